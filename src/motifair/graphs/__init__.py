@@ -1,0 +1,1 @@
+"""Where graphs come from and who holds them."""

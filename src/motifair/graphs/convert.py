@@ -1,0 +1,112 @@
+"""A user's own graph objects: PyG `Data` or NetworkX graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import networkx as nx
+import numpy as np
+
+from motifair.errors import MotifairError
+from motifair.graphs.graph_set import GraphSet
+
+
+def from_objects(name: str, graphs: Sequence[Any]) -> GraphSet:
+    """Build a `GraphSet` from PyG `Data` objects or NetworkX graphs (all of one kind).
+
+    A PyG graph needs `y`; `x` is taken as node attributes, or as node labels when it is one-hot;
+    a one-hot `edge_attr` is taken as edge labels. A NetworkX graph needs the graph attribute `y`;
+    the node attribute `label`, the edge attribute `label` and the node attribute `x` (a list of
+    numbers) are taken where every node or edge has them.
+
+    >>> triangle = nx.cycle_graph(3, create_using=nx.Graph)
+    >>> triangle.graph["y"] = 0
+    >>> from_objects("mine", [triangle, triangle])
+    GraphSet(mine: 2 graphs, 1 classes)
+    """
+    if not graphs:
+        raise MotifairError(f"{name} holds no graph; give at least one.")
+    read: Callable[[str, int, Any], dict[str, Any]]
+    read = _networkx if isinstance(graphs[0], nx.Graph) else _pyg
+    parts = [read(name, k, g) for k, g in enumerate(graphs)]
+    nodes = [p["nodes"] for p in parts]
+    shift = np.cumsum([0, *nodes])[:-1]
+    values, target = np.unique([p["y"] for p in parts], return_inverse=True)
+
+    def join(key: str) -> np.ndarray | None:
+        found = [p[key] for p in parts]
+        return None if any(f is None for f in found) else np.concatenate(found)
+
+    return GraphSet.build(
+        name,
+        nodes=nodes,
+        edges=np.concatenate([p["edges"] + k for p, k in zip(parts, shift, strict=True)]),
+        target=target,
+        classes=len(values),
+        node_label=join("node_label"),
+        edge_label=join("edge_label"),
+        attribute=join("attribute"),
+    )
+
+
+def _pyg(name: str, number: int, graph: Any) -> dict[str, Any]:
+    if getattr(graph, "edge_index", None) is None or getattr(graph, "y", None) is None:
+        raise MotifairError(
+            f"Graph {number} of {name} is neither a NetworkX graph with graph['y'] nor a PyG Data "
+            "with edge_index and y; give it a class."
+        )
+    edges = graph.edge_index.numpy().T.astype(np.int64)
+    nodes = int(graph.num_nodes)
+    _within(name, number, edges, nodes)
+    x = None if graph.x is None else graph.x.numpy().astype(float)
+    edge_attr = None if graph.edge_attr is None else graph.edge_attr.numpy()
+    return {
+        "nodes": nodes,
+        "edges": edges.reshape(-1, 2),
+        "y": int(graph.y.reshape(-1)[0]),
+        "node_label": _one_hot(x),
+        "edge_label": _one_hot(edge_attr),
+        "attribute": x,
+    }
+
+
+def _networkx(name: str, number: int, graph: nx.Graph) -> dict[str, Any]:
+    if "y" not in graph.graph:
+        raise MotifairError(f"Graph {number} of {name} has no class; set graph.graph['y'].")
+    place = {node: k for k, node in enumerate(graph)}
+    edges = np.array([(place[u], place[v]) for u, v in graph.edges()], dtype=np.int64)
+
+    def read(items: Any, key: str) -> np.ndarray | None:
+        values = [attributes.get(key) for attributes in items]
+        return None if not values or any(v is None for v in values) else np.asarray(values)
+
+    node_data = [graph.nodes[n] for n in graph]
+    edge_data = [d for _, _, d in graph.edges(data=True)]
+    # A graph without edges says nothing about edge labels, so it does not take them from others.
+    edge_label = np.zeros(0, np.int64) if not edge_data else read(edge_data, "label")
+    return {
+        "nodes": len(place),
+        "edges": edges.reshape(-1, 2),
+        "y": int(graph.graph["y"]),
+        "node_label": read(node_data, "label"),
+        "edge_label": edge_label,
+        "attribute": read(node_data, "x"),
+    }
+
+
+def _one_hot(rows: np.ndarray | None) -> np.ndarray | None:
+    """Return the position of the one in each row, if every row is one-hot."""
+    if rows is None or rows.ndim != 2:
+        return None
+    hot = ((rows == 0) | (rows == 1)).all() and (rows.sum(axis=1) == 1).all()
+    return rows.argmax(axis=1).astype(np.int64) if hot else None
+
+
+def _within(name: str, number: int, edges: np.ndarray, nodes: int) -> None:
+    if edges.size and (edges.min() < 0 or edges.max() >= nodes):
+        raise MotifairError(
+            f"Graph {number} of {name} has {nodes} nodes, but an edge names node "
+            f"{int(edges.max() if edges.max() >= nodes else edges.min())}; "
+            "remove the edge or add the node."
+        )

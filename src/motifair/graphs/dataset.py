@@ -1,0 +1,79 @@
+"""A dataset: graphs, and (where it is known) which agent holds which."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from motifair.errors import MotifairError
+from motifair.graphs.convert import from_objects
+from motifair.graphs.graph_set import GraphSet, Ints
+from motifair.graphs.planted import planted
+from motifair.graphs.tu import load_tu
+
+EMBEDDED = "planted"
+
+Objects = Sequence[Any] | Mapping[str, Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Graphs; with `owner`, the agent (an index into `owners`) that holds each graph."""
+
+    graphs: GraphSet
+    owner: Ints | None = None
+    owners: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name under which results are filed."""
+        return self.graphs.name
+
+
+def load_dataset(
+    dataset: str | Objects, *, agents: int, seed: int, data_dir: Path | None = None
+) -> Dataset:
+    """Load by name or path, or take the user's own objects.
+
+    `planted` is generated from `seed` for `agents` agents. Several names or paths joined by
+    commas, or a mapping from agent to graphs, give each agent its own dataset.
+    """
+    if not isinstance(dataset, str):
+        return _from_memory(dataset)
+    if dataset == EMBEDDED:
+        made = planted(agents, seed)
+        return Dataset(made.graphs, made.owner, agent_names(agents), made.roles)
+    if "," in dataset:
+        parts = {p: load_tu(p, data_dir) for p in dataset.split(",")}
+        return _owned({Path(p).stem: g for p, g in parts.items()})
+    return Dataset(load_tu(dataset, data_dir))
+
+
+def agent_names(agents: int) -> tuple[str, ...]:
+    """Name agents so that their order by name is their order by number.
+
+    >>> agent_names(3)
+    ('agent-00', 'agent-01', 'agent-02')
+    """
+    digits = max(2, len(str(agents - 1)))
+    return tuple(f"agent-{a:0{digits}d}" for a in range(agents))
+
+
+def _from_memory(objects: Objects) -> Dataset:
+    if isinstance(objects, Mapping):
+        return _owned({name: from_objects(name, list(g)) for name, g in objects.items()})
+    return Dataset(from_objects("own graphs", list(objects)))
+
+
+def _owned(parts: Mapping[str, GraphSet]) -> Dataset:
+    if len(parts) < 2:
+        raise MotifairError("Each agent its own dataset needs at least two, under different names.")
+    names = sorted(parts)
+    sets = [parts[n] for n in names]
+    owner = np.repeat(np.arange(len(sets)), [len(s) for s in sets])
+    return Dataset(GraphSet.concatenate("+".join(names), sets), owner, tuple(names))

@@ -1,0 +1,235 @@
+"""`GraphSet`: many undirected graphs in a few flat arrays."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from motifair.errors import MotifairError
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class GraphSet:
+    """Undirected graphs without loops or repeated edges, one after another.
+
+    Graph g holds the nodes `node_start[g]:node_start[g+1]`; the neighbours of node v, numbered
+    within the whole set and sorted, are `neighbour[edge_start[v]:edge_start[v+1]]`, so every edge
+    stands twice. `target` is the class of each graph, `0..classes-1`.
+    """
+
+    name: str
+    node_start: Ints
+    edge_start: Ints
+    neighbour: Ints
+    target: Ints
+    classes: int
+    node_label: Ints | None = None
+    edge_label: Ints | None = None
+    attribute: Floats | None = None
+
+    @classmethod
+    def build(
+        cls,
+        name: str,
+        nodes: ArrayLike,
+        edges: ArrayLike,
+        target: ArrayLike,
+        *,
+        classes: int | None = None,
+        node_label: ArrayLike | None = None,
+        edge_label: ArrayLike | None = None,
+        attribute: ArrayLike | None = None,
+    ) -> GraphSet:
+        """Build from the node count of each graph and an `(E, 2)` list of edges.
+
+        Edges number nodes within the whole set. Loops are dropped, repeated edges and both
+        directions of one edge are merged (the first edge label wins).
+
+        >>> path = GraphSet.build("path", nodes=[3], edges=[[0, 1], [1, 0], [1, 2], [2, 2]], target=[0])
+        >>> path.neighbour.tolist(), path.degree.tolist()
+        ([1, 0, 2, 1], [1, 2, 1])
+        """
+        node_start = _starts(np.asarray(nodes, dtype=np.int64))
+        target = np.asarray(target, dtype=np.int64)
+        pairs = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
+        _check(name, node_start, pairs, target, node_label, attribute)
+        labels = None if edge_label is None else np.asarray(edge_label, dtype=np.int64)
+        pairs, labels = _both_ways(pairs, labels, int(node_start[-1]))
+        count = np.bincount(pairs[:, 0], minlength=int(node_start[-1]))
+        return cls(
+            name=name,
+            node_start=node_start,
+            edge_start=_starts(count),
+            neighbour=pairs[:, 1].copy(),
+            target=target,
+            classes=int(target.max(initial=-1)) + 1 if classes is None else classes,
+            node_label=None if node_label is None else np.asarray(node_label, dtype=np.int64),
+            edge_label=labels,
+            attribute=None if attribute is None else np.asarray(attribute, dtype=np.float64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+    def __repr__(self) -> str:
+        return f"GraphSet({self.name}: {len(self)} graphs, {self.classes} classes)"
+
+    @property
+    def nodes(self) -> Ints:
+        """Nodes of each graph."""
+        return np.diff(self.node_start)
+
+    @cached_property
+    def degree(self) -> Ints:
+        """Degree of each node."""
+        return np.diff(self.edge_start)
+
+    @property
+    def edges(self) -> Ints:
+        """Undirected edges of each graph."""
+        return np.diff(self.edge_start[self.node_start]) // 2
+
+    @cached_property
+    def node_graph(self) -> Ints:
+        """Graph of each node."""
+        return np.repeat(np.arange(len(self)), self.nodes)
+
+    def edge_list(self) -> tuple[Ints, Ints]:
+        """Return `(E, 2)` edges with first < second, and their positions in `neighbour`."""
+        source = np.repeat(np.arange(len(self.degree)), self.degree)
+        once = np.flatnonzero(source < self.neighbour)
+        return np.stack([source[once], self.neighbour[once]], axis=1), once
+
+    def select(self, graphs: ArrayLike) -> GraphSet:
+        """Return the given graphs, in the given order."""
+        chosen = np.asarray(graphs, dtype=np.int64)
+        node_start = _starts(self.nodes[chosen])
+        nodes = ranges(self.node_start[chosen], self.nodes[chosen])
+        edge_start = _starts(self.degree[nodes])
+        entries = ranges(self.edge_start[nodes], self.degree[nodes])
+        shift = np.repeat(node_start[:-1] - self.node_start[chosen], np.diff(node_start))
+        return replace(
+            self,
+            node_start=node_start,
+            edge_start=edge_start,
+            neighbour=self.neighbour[entries] + np.repeat(shift, self.degree[nodes]),
+            target=self.target[chosen],
+            node_label=None if self.node_label is None else self.node_label[nodes],
+            edge_label=None if self.edge_label is None else self.edge_label[entries],
+            attribute=None if self.attribute is None else self.attribute[nodes],
+        )
+
+    @classmethod
+    def concatenate(cls, name: str, sets: Sequence[GraphSet]) -> GraphSet:
+        """Put sets one after another; what not all of them have is dropped."""
+
+        def join(field: str) -> NDArray[np.generic] | None:
+            parts = [getattr(s, field) for s in sets]
+            return None if any(p is None for p in parts) else np.concatenate(parts)
+
+        shift = np.cumsum([0] + [len(s.degree) for s in sets])
+        if len({None if s.attribute is None else s.attribute.shape[1] for s in sets}) > 1:
+            sets = [replace(s, attribute=None) for s in sets]
+        return cls(
+            name=name,
+            node_start=_starts(np.concatenate([s.nodes for s in sets])),
+            edge_start=_starts(np.concatenate([s.degree for s in sets])),
+            neighbour=np.concatenate(
+                [s.neighbour + k for s, k in zip(sets, shift[:-1], strict=True)]
+            ),
+            target=np.concatenate([s.target for s in sets]),
+            classes=max(s.classes for s in sets),
+            node_label=join("node_label"),  # type: ignore[arg-type]
+            edge_label=join("edge_label"),  # type: ignore[arg-type]
+            attribute=join("attribute"),  # type: ignore[arg-type]
+        )
+
+    def digest(self) -> str:
+        """Return the SHA-256 of structure, labels and classes (attributes do not count)."""
+        sha = hashlib.sha256()
+        for part in (self.node_start, self.edge_start, self.neighbour, self.target):
+            sha.update(np.ascontiguousarray(part, dtype="<i8").tobytes())
+        for label in (self.node_label, self.edge_label):
+            sha.update(b"-" if label is None else np.asarray(label, dtype="<i8").tobytes())
+        return sha.hexdigest()
+
+
+def ranges(start: Ints, length: Ints) -> Ints:
+    """Concatenate `start[i], start[i]+1, ..., start[i]+length[i]-1`.
+
+    >>> ranges(np.array([5, 0]), np.array([2, 3])).tolist()
+    [5, 6, 0, 1, 2]
+    """
+    ends = np.cumsum(length)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(start - ends + length, length)
+
+
+def _starts(count: Ints) -> Ints:
+    return np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
+
+
+def _both_ways(pairs: Ints, labels: Ints | None, nodes: int) -> tuple[Ints, Ints | None]:
+    """Drop loops and repetitions, list every edge in both directions, sort."""
+    keep = pairs[:, 0] != pairs[:, 1]
+    low, high = pairs[keep].min(axis=1), pairs[keep].max(axis=1)
+    code, first = np.unique(low * nodes + high, return_index=True)
+    low, high = np.divmod(code, max(nodes, 1))
+    source, other = np.concatenate([low, high]), np.concatenate([high, low])
+    order = np.lexsort((other, source))
+    both = np.stack([source[order], other[order]], axis=1)
+    if labels is None:
+        return both, None
+    once = labels[keep][first]
+    return both, np.concatenate([once, once])[order]
+
+
+def _check(
+    name: str,
+    node_start: Ints,
+    pairs: Ints,
+    target: Ints,
+    node_label: ArrayLike | None,
+    attribute: ArrayLike | None,
+) -> None:
+    """Refuse content no learner could use, naming what to mend."""
+    total = int(node_start[-1])
+    if len(target) != len(node_start) - 1:
+        raise MotifairError(
+            f"{name} has {len(node_start) - 1} graphs but {len(target)} graph labels; "
+            "give one label for each graph."
+        )
+    if len(empty := np.flatnonzero(np.diff(node_start) == 0)):
+        raise MotifairError(f"Graph {empty[0]} of {name} has no node; remove it.")
+    if len(pairs) and (pairs.min() < 0 or pairs.max() >= total):
+        bad = pairs[(pairs < 0).any(axis=1) | (pairs >= total).any(axis=1)][0]
+        raise MotifairError(
+            f"An edge of {name} joins nodes {bad[0]} and {bad[1]}, but its nodes are numbered "
+            f"0 to {total - 1}; remove the edge or add the node."
+        )
+    graph = np.repeat(np.arange(len(target)), np.diff(node_start))
+    if len(pairs) and (crossing := graph[pairs[:, 0]] != graph[pairs[:, 1]]).any():
+        bad = pairs[crossing][0]
+        raise MotifairError(
+            f"An edge of {name} joins nodes {bad[0]} and {bad[1]} of two different graphs; "
+            "remove it."
+        )
+    for what, values in (("node labels", node_label), ("rows of node attributes", attribute)):
+        if values is not None and len(np.asarray(values)) != total:
+            raise MotifairError(
+                f"{name} has {total} nodes but {len(np.asarray(values))} {what}; give one for each."
+            )
+    if attribute is not None and not np.isfinite(np.asarray(attribute, dtype=float)).all():
+        row = int(np.flatnonzero(~np.isfinite(np.asarray(attribute, dtype=float)).all(axis=1))[0])
+        raise MotifairError(
+            f"The attributes of node {row} of {name} are not all finite numbers; "
+            "replace NaN and infinities, or run with --set features=label or features=degree."
+        )

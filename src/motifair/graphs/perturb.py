@@ -1,0 +1,82 @@
+"""Worse data on purpose: rewired edges, flipped classes, and the paper's quality tiers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from motifair.graphs.graph_set import GraphSet, Ints
+from motifair.graphs.planted import NOISE
+
+TIERS = {"low": (0.7, 1.0), "medium": (0.3, 0.7), "high": (0.0, 0.3)}
+
+
+@dataclass(frozen=True)
+class Damage:
+    """What is done to an agent's training graphs."""
+
+    rewired: float = 0.0
+    flipped: bool = False
+
+
+def role_damage(role: str) -> Damage:
+    """Return what makes an agent of the embedded dataset what it is."""
+    return Damage(rewired=NOISE if role == "noisy" else 0.0, flipped=role == "harmful")
+
+
+def tiers(agents: int, rng: np.random.Generator) -> tuple[tuple[str, ...], tuple[Damage, ...]]:
+    """Draw the paper's tiers: 3/10 of the agents low, 3/10 medium, the rest high quality.
+
+    Which agent is in which tier is drawn too: a tier fixed to an agent would confound the quality
+    of its data with the data itself.
+    """
+    low = medium = round(0.3 * agents)
+    names = np.array(["low"] * low + ["medium"] * medium + ["high"] * (agents - low - medium))
+    rng.shuffle(names)
+    damage = tuple(Damage(rewired=float(rng.uniform(*TIERS[n]))) for n in names)
+    return tuple(str(n) for n in names), damage
+
+
+def rewire(graphs: GraphSet, ratio: np.ndarray, rng: np.random.Generator) -> GraphSet:
+    """In graph g move ⌊ratio[g]·edges⌋ random edges to random places where there was none.
+
+    The number of edges stays; no loops, no repeated edges. Where a graph has fewer free places
+    than edges to move, only so many are moved. Node labels and attributes stay; edge labels
+    travel with the edge.
+    """
+    pairs, entry = graphs.edge_list()
+    labels = None if graphs.edge_label is None else graphs.edge_label[entry]
+    graph_of = graphs.node_graph[pairs[:, 0]]
+    edge_bounds = np.searchsorted(graph_of, np.arange(len(graphs) + 1))
+    moved = pairs.copy()
+    for g in np.flatnonzero(ratio > 0):
+        first, last = edge_bounds[g], edge_bounds[g + 1]
+        start, n = int(graphs.node_start[g]), int(graphs.nodes[g])
+        free = _free_places(pairs[first:last] - start, n)
+        count = min(int(ratio[g] * (last - first)), len(free))
+        out = first + rng.choice(last - first, size=count, replace=False)
+        moved[out] = free[rng.choice(len(free), size=count, replace=False)] + start
+    return GraphSet.build(
+        graphs.name,
+        nodes=graphs.nodes,
+        edges=moved,
+        target=graphs.target,
+        classes=graphs.classes,
+        node_label=graphs.node_label,
+        edge_label=labels,
+        attribute=graphs.attribute,
+    )
+
+
+def flip(target: Ints, classes: int) -> Ints:
+    """Give every graph the next class (with two classes: the other one)."""
+    return (target + 1) % classes
+
+
+def _free_places(pairs: Ints, n: int) -> Ints:
+    """List the pairs of nodes that are not joined."""
+    joined = np.zeros((n, n), dtype=bool)
+    joined[pairs[:, 0], pairs[:, 1]] = True
+    joined |= joined.T
+    return np.argwhere(np.triu(~joined, k=1))

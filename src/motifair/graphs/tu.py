@@ -1,0 +1,232 @@
+"""Graphs in the text format of the TU collection, from a folder, a zip or a download."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from motifair.errors import MotifairError, nearest
+from motifair.graphs.graph_set import GraphSet
+
+DATA_VARIABLE = "MOTIFAIR_DATA"
+
+
+@dataclass(frozen=True)
+class Known:
+    """A published dataset: its statistics, and the digest of its parsed content."""
+
+    graphs: int
+    nodes: float
+    edges: float
+    classes: int
+    digest: str
+
+
+KNOWN = {
+    "PROTEINS": Known(
+        1113, 39.06, 72.82, 2, "05d9e6989c7f786e71eaa8db5d8ba8f79421fcd51b7495ce28b43e69cc9aac30"
+    ),
+    "DD": Known(
+        1178, 284.32, 715.66, 2, "efa3fd867b8e3bba3950c6d7aa41eb77b1f4a49666cce879d8f5dd392740e025"
+    ),
+    "IMDB-BINARY": Known(
+        1000, 19.77, 96.53, 2, "17f4310da074f4f850c5a8e9c7ed7eaa6a20dd09aa0917fe144de415653eda0b"
+    ),
+    "MUTAG": Known(
+        188, 17.93, 19.79, 2, "98e976c134c8b0334a18bd7dfc358251b6831f08d371d1edf4ff98a24ce6956c"
+    ),
+    "DBLP_v1": Known(
+        19456, 10.48, 19.65, 2, "6f32d762470f8f218a06c6696b0e87fb318187f0c43ac0b11cd9e57cdd684066"
+    ),
+}
+
+
+def load_tu(dataset: str, data_dir: Path | None = None) -> GraphSet:
+    """Load a TU dataset by name or from the user's own folder or zip, and check what is known."""
+    path = locate(dataset, data_dir)
+    graphs = read_tu(path if path is not None else download(dataset))
+    check_known(graphs)
+    return graphs
+
+
+def locate(dataset: str, data_dir: Path | None = None) -> Path | None:
+    """Find a dataset: a path as it is, else by name below the data folder."""
+    given = Path(dataset).expanduser()
+    if given.exists() and (given.is_dir() or given.suffix == ".zip"):
+        return given
+    if os.sep in dataset or dataset.endswith(".zip"):
+        raise MotifairError(f"There is no folder or zip at {dataset}; check the path.")
+    root = data_folder(data_dir)
+    if root is not None:
+        for candidate in (root / f"{dataset}.zip", root / dataset / "raw", root / dataset):
+            if candidate.exists():
+                return candidate
+    if dataset not in KNOWN:
+        names = [*KNOWN, "planted"]
+        raise MotifairError(
+            f"No dataset is called '{dataset}'. {nearest(dataset, names)} "
+            "For your own graphs give the path of a TU-format folder."
+        )
+    return None
+
+
+def data_folder(data_dir: Path | None) -> Path | None:
+    """Return the folder that holds datasets: `--data-dir`, else the environment's."""
+    if data_dir is not None:
+        if not data_dir.is_dir():
+            raise MotifairError(f"--data-dir {data_dir} is not a folder; give an existing one.")
+        return data_dir
+    named = os.environ.get(DATA_VARIABLE)
+    if not named:
+        return None
+    if not Path(named).is_dir():
+        raise MotifairError(
+            f"{DATA_VARIABLE}={named} is not a folder; point it to an existing one."
+        )
+    return Path(named)
+
+
+def download(dataset: str) -> Path:
+    """Fetch a TU dataset through PyG into the cache folder (PyG shows the progress)."""
+    from torch_geometric.datasets import TUDataset
+
+    from motifair.files import cache_folder
+
+    root = cache_folder("tu")
+    try:
+        TUDataset(str(root), dataset)
+    except Exception as error:
+        raise MotifairError(
+            f"{dataset} could not be downloaded ({type(error).__name__}). Put {dataset}.zip into a "
+            f"folder and name that folder with --data-dir or {DATA_VARIABLE}."
+        ) from error
+    return root / dataset / "raw"
+
+
+def read_tu(path: Path) -> GraphSet:
+    """Parse a folder or zip of TU text files."""
+    with contextlib.ExitStack() as stack:
+        name, read = _zip_reader(path, stack) if path.is_file() else _folder_reader(path)
+        try:
+            return _parse(name, read)
+        except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+            raise _corrupt(path) from error
+
+
+def check_known(graphs: GraphSet) -> None:
+    """Refuse content that calls itself a published dataset but is not it."""
+    known = KNOWN.get(graphs.name)
+    if known is None:
+        return
+    seen = (
+        len(graphs),
+        round(float(graphs.nodes.mean()), 2),
+        round(float(graphs.edges.mean()), 2),
+        graphs.classes,
+    )
+    published = (known.graphs, known.nodes, known.edges, known.classes)
+    if seen != published or graphs.digest() != known.digest:
+        raise MotifairError(
+            f"This is not the published {graphs.name}: graphs, mean nodes, mean edges and classes "
+            f"are {seen}, published are {published}"
+            + (", but the content differs" if seen == published else "")
+            + ". Get the dataset again, or rename the folder if the graphs are your own."
+        )
+
+
+Reader = Callable[[str], bytes | None]
+
+
+def _folder_reader(path: Path) -> tuple[str, Reader]:
+    names = sorted(path.glob("*_A.txt"))
+    if len(names) != 1:
+        raise MotifairError(
+            f"{path} is no TU-format folder: it needs exactly one file NAME_A.txt, beside "
+            "NAME_graph_indicator.txt and NAME_graph_labels.txt."
+        )
+    name = names[0].name.removesuffix("_A.txt")
+
+    def read(part: str) -> bytes | None:
+        file = path / f"{name}_{part}.txt"
+        return file.read_bytes() if file.exists() else None
+
+    return name, read
+
+
+def _zip_reader(path: Path, stack: contextlib.ExitStack) -> tuple[str, Reader]:
+    try:
+        archive = stack.enter_context(zipfile.ZipFile(path))
+    except zipfile.BadZipFile as error:
+        raise _corrupt(path) from error
+    members = [m for m in archive.namelist() if m.endswith("_A.txt")]
+    if len(members) != 1:
+        raise MotifairError(f"{path} holds no TU dataset: it needs exactly one file NAME_A.txt.")
+    stem = members[0].removesuffix("_A.txt")
+
+    def read(part: str) -> bytes | None:
+        member = f"{stem}_{part}.txt"
+        return archive.read(member) if member in archive.namelist() else None
+
+    return stem.rsplit("/", 1)[-1], read
+
+
+def _corrupt(path: Path) -> MotifairError:
+    return MotifairError(f"{path} is corrupt or truncated; get the archive again.")
+
+
+def _parse(name: str, read: Reader) -> GraphSet:
+    def table(part: str, kind: type) -> np.ndarray | None:
+        content = read(part)
+        if content is None:
+            return None
+        try:
+            frame = pd.read_csv(io.BytesIO(content), header=None, skipinitialspace=True)
+            return frame.to_numpy(dtype=kind)
+        except (ValueError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+            raise MotifairError(
+                f"{name}_{part}.txt cannot be read as numbers separated by commas; "
+                "mend or replace the file."
+            ) from error
+
+    def required(part: str) -> np.ndarray:
+        found = table(part, np.int64)
+        if found is None:
+            raise MotifairError(f"{name}_{part}.txt is missing; a TU dataset needs it.")
+        return found
+
+    indicator = required("graph_indicator")[:, 0]
+    raw_target = required("graph_labels")[:, 0]
+    edges = required("A")
+    if edges.shape[1] != 2:
+        raise MotifairError(f"{name}_A.txt needs two node numbers in each line.")
+    if (np.diff(indicator) < 0).any() or indicator.min() < 1 or indicator.max() > len(raw_target):
+        raise MotifairError(
+            f"{name}_graph_indicator.txt must number the graphs 1 to {len(raw_target)} in order; "
+            "mend the file."
+        )
+    node_label, edge_label = table("node_labels", np.int64), table("edge_labels", np.int64)
+    if edge_label is not None and len(edge_label) != len(edges):
+        raise MotifairError(
+            f"{name}_edge_labels.txt has {len(edge_label)} lines for {len(edges)} edges; "
+            "give one label for each line of the edge file."
+        )
+    values, target = np.unique(raw_target, return_inverse=True)
+    return GraphSet.build(
+        name,
+        nodes=np.bincount(indicator - 1, minlength=len(raw_target)),
+        edges=edges - 1,
+        target=target,
+        classes=len(values),
+        node_label=None if node_label is None else node_label[:, 0],
+        edge_label=None if edge_label is None else edge_label[:, 0],
+        attribute=table("node_attributes", np.float64),
+    )

@@ -1,0 +1,1 @@
+"""Local training: objective, optimiser, keyed randomness."""

@@ -1,0 +1,72 @@
+"""What an agent minimises: a sum of terms, each a number for every row of the stack."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from motifair.graphs.batch import Batch
+from motifair.motifs.prototypes import local_prototypes, prototype_distance
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One forward pass over a batch, as the terms of an objective see it."""
+
+    batch: Batch
+    weights: Tensor
+    received: Tensor
+    embedding: Tensor
+    log_probabilities: Tensor
+    prototypes: Tensor | None
+    active: Tensor | None
+
+
+class Term(Protocol):
+    """A term of the objective: `(R,)` from a forward pass."""
+
+    def __call__(self, forward: Pass) -> Tensor:
+        """Return the loss of every row."""
+        ...
+
+
+def supervised(forward: Pass) -> Tensor:
+    """L_S of E13: mean negative log-likelihood over each agent's graphs, `(R,)`."""
+    batch = forward.batch
+    picked = forward.log_probabilities.gather(2, batch.target[:, :, None])[:, :, 0]
+    return -(picked * batch.graph_weight).sum(dim=1)
+
+
+@dataclass(frozen=True)
+class PrototypeTerm:
+    """E13: λ Σ_k d(c_{i,k}, c_{N,k}) over the motifs in the batch that have a global prototype.
+
+    `reduce="mean"` divides by their number. The global prototypes are constants.
+    """
+
+    weight: float
+    distance: str
+    reduce: str
+
+    def __call__(self, forward: Pass) -> Tensor:
+        """Return the term for every row."""
+        assert forward.prototypes is not None
+        assert forward.active is not None
+        batch = forward.batch
+        used = (forward.active & (batch.motif_weight > 0)).to(forward.embedding.dtype)
+        local = local_prototypes(forward.embedding, batch)
+        apart = prototype_distance(local, forward.prototypes, self.distance) * used
+        total = _row_sums(apart, batch)
+        if self.reduce == "mean":
+            total = total / _row_sums(used, batch).clamp(min=1)
+        return self.weight * total
+
+
+def _row_sums(values: Tensor, batch: Batch) -> Tensor:
+    """Add up what belongs to the same agent, `(M,) -> (R,)`."""
+    return torch.zeros(batch.rows, dtype=values.dtype, device=values.device).index_add(
+        0, batch.motif_row, values
+    )

@@ -1,0 +1,138 @@
+"""Local training of a stack of agents: the only training loop there is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from motifair.graphs.batch import Batch, Shard, collate
+from motifair.learning.adam import Moments, adam_step
+from motifair.learning.objective import Pass, Term
+from motifair.learning.randomness import DropoutMasks, fold, order
+from motifair.models import GIN
+
+_SHUFFLE, _DROPOUT = 1, 2
+_NOTHING = np.zeros(0, dtype=np.int64)
+
+
+class Loader:
+    """The training graphs of a stack of agents, batch after batch.
+
+    An agent whose graphs fit one batch is collated once. Others are shuffled in every epoch, by
+    their own keys. In a stack an agent that has run out of batches gets empty ones.
+    """
+
+    def __init__(
+        self, shards: Sequence[Shard], batch_size: int, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        self.shards, self.batch_size = tuple(shards), batch_size
+        self.device, self.dtype = device, dtype
+        self.full = collate(shards, device, dtype)
+        self.single = all(len(s) <= batch_size for s in shards)
+        self._all = torch.ones(len(shards), dtype=torch.bool, device=device)
+
+    def epoch(self, keys: Tensor) -> Iterator[tuple[Batch, Tensor]]:
+        """Yield batches and which rows have something in them."""
+        if self.single:
+            yield self.full, self._all
+            return
+        orders = [
+            (order(k, len(s)).cpu().numpy() if len(s) > self.batch_size else None)
+            for k, s in zip(keys, self.shards, strict=True)
+        ]
+        longest = max(len(s) for s in self.shards)
+        for start in range(0, longest, self.batch_size):
+            parts = [
+                s.select(o[start : start + self.batch_size])
+                if o is not None
+                else (s if start == 0 else s.select(_NOTHING))
+                for s, o in zip(self.shards, orders, strict=True)
+            ]
+            moving = torch.tensor([len(p) > 0 for p in parts], device=self.device)
+            yield collate(parts, self.device, self.dtype), moving
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What local training leaves: new weights and moments, mean loss `(R,)`, mean gradient."""
+
+    weights: Tensor
+    moments: Moments
+    loss: Tensor
+    gradient: Tensor
+
+
+@dataclass(frozen=True)
+class LocalTraining:
+    """How agents train: model, terms of the objective, and the optimiser's settings."""
+
+    model: GIN
+    terms: tuple[Term, ...]
+    epochs: int
+    learning_rate: float
+    weight_decay: float
+    masks: DropoutMasks
+
+    def __call__(
+        self,
+        weights: Tensor,
+        moments: Moments,
+        loader: Loader,
+        keys: Tensor,
+        prototypes: Tensor | None,
+        active: Tensor | None,
+    ) -> Trained:
+        """Train rows `(R, D)` for some epochs; `keys` `(R,)` are the agents' keys of this round."""
+        received = weights
+        loss_sum = torch.zeros(len(weights), dtype=weights.dtype, device=weights.device)
+        gradient_sum = torch.zeros_like(weights)
+        taken = torch.zeros(len(weights), dtype=weights.dtype, device=weights.device)
+        step = 0
+        for epoch in range(self.epochs):
+            for batch, moving in loader.epoch(fold(keys, _SHUFFLE, epoch)):
+                leaf = weights.detach().requires_grad_()
+                loss = self.loss(
+                    leaf, received, batch, fold(keys, _DROPOUT, step), prototypes, active
+                )
+                (gradient,) = torch.autograd.grad(loss.sum(), leaf)
+                weights, moments = adam_step(
+                    weights,
+                    gradient,
+                    moments,
+                    moving,
+                    learning_rate=self.learning_rate,
+                    weight_decay=self.weight_decay,
+                )
+                loss_sum += loss.detach() * moving
+                gradient_sum += gradient * moving[:, None]
+                taken += moving
+                step += 1
+        return Trained(weights, moments, loss_sum / taken, gradient_sum / taken[:, None])
+
+    def loss(
+        self,
+        weights: Tensor,
+        received: Tensor,
+        batch: Batch,
+        keys: Tensor,
+        prototypes: Tensor | None,
+        active: Tensor | None,
+    ) -> Tensor:
+        """Return the objective of every row on one batch, in training mode."""
+
+        def dropout(layer: int, x: Tensor) -> Tensor:
+            if self.masks.rate == 0:
+                return x
+            return x * self.masks(fold(keys, layer), x.shape[1], x.shape[2])
+
+        embedding = self.model.embed(weights, batch, dropout)
+        log_probabilities = self.model.classify(weights, embedding, dropout)
+        forward = Pass(batch, weights, received, embedding, log_probabilities, prototypes, active)
+        total = self.terms[0](forward)
+        for term in self.terms[1:]:
+            total = total + term(forward)
+        return total

@@ -1,0 +1,79 @@
+"""Names for the slices of a flat parameter row."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The parameters of a model in the order in which a row of weights `(D,)` holds them.
+
+    Matrices are stored `(inputs, outputs)`: the transpose of `torch.nn.Linear`.
+    """
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Scalars in each parameter."""
+        return tuple(math.prod(s) for s in self.shapes)
+
+    @property
+    def size(self) -> int:
+        """D, the scalars of a whole row."""
+        return sum(self.sizes)
+
+    def unpack(self, weights: Tensor) -> dict[str, Tensor]:
+        """Split `(R, D)` rows into named stacks `(R, *shape)`; views, differentiable."""
+        parts = weights.split(self.sizes, dim=1)
+        return {
+            name: part.reshape(len(weights), *shape)
+            for name, part, shape in zip(self.names, parts, self.shapes, strict=True)
+        }
+
+    def span(self, prefix: str) -> slice:
+        """Return the part of a row whose names start with `prefix` (they must be adjacent)."""
+        inside = [name.startswith(prefix) for name in self.names]
+        first = inside.index(True)
+        last = len(inside) - inside[::-1].index(True)
+        assert all(inside[first:last])
+        return slice(sum(self.sizes[:first]), sum(self.sizes[:last]))
+
+    def shared(self, share: str) -> slice:
+        """Return the part of a row that agents exchange: `all`, `conv` or `none`."""
+        if share == "none":
+            return slice(0, 0)
+        return slice(0, self.size) if share == "all" else self.span("convs.")
+
+    def tensor_sizes(self, part: slice) -> tuple[int, ...]:
+        """Return the sizes of the parameters inside a part of a row."""
+        ends = torch.tensor(self.sizes).cumsum(0).tolist()
+        return tuple(
+            n for n, e in zip(self.sizes, ends, strict=True) if part.start < e <= part.stop
+        )
+
+    def initial(self, seed: int, dtype: torch.dtype) -> Tensor:
+        """Draw a row `(D,)` as `torch.nn.Linear` does: uniform within ±1/√inputs."""
+        generator = torch.Generator().manual_seed(seed)
+        drawn = torch.rand(self.size, generator=generator, dtype=torch.float64) * 2 - 1
+        bounds = []
+        inputs = 1
+        for shape, size in zip(self.shapes, self.sizes, strict=True):
+            inputs = shape[0] if len(shape) == 2 else inputs  # a bias follows its matrix
+            bounds.append(torch.full((size,), inputs**-0.5, dtype=torch.float64))
+        return (drawn * torch.cat(bounds)).to(dtype)
+
+    def to_state_dict(self, row: Tensor) -> dict[str, Tensor]:
+        """Return one row as the state of the same model built from `torch.nn.Linear` parts."""
+        parts = self.unpack(row[None])
+        return {name: p[0].mT.clone() if p.dim() == 3 else p[0] for name, p in parts.items()}
+
+    def from_state_dict(self, state: dict[str, Tensor]) -> Tensor:
+        """Undo `to_state_dict`."""
+        return torch.cat([state[n].mT.flatten() for n in self.names])

@@ -1,0 +1,177 @@
+"""Which motifs each graph holds: bonds and rings under keys that do not depend on numbering."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+from scipy import sparse
+
+from motifair.files import cache_folder, write_atomic
+from motifair.graphs.graph_set import GraphSet, Ints
+from motifair.motifs.kernels import chordless_rings, ring_labels
+
+FORMAT = 1  # part of the cache key: raise it when extraction changes
+
+
+@dataclass(frozen=True)
+class MotifCounts:
+    """How often each motif occurs in each graph: `(graphs, motifs)`, and the motifs' keys.
+
+    A key is text: `bond 0 2`, `ring 0 0 1`; with edge labels each label follows after a slash,
+    `bond 0 2/1`, `ring 0/1 0/1 1/0`.
+    """
+
+    counts: sparse.csr_array
+    keys: tuple[str, ...]
+
+
+def count_motifs(graphs: GraphSet, labels: Ints, *, rings: str, max_ring: int) -> MotifCounts:
+    """Count bonds and rings in each graph, or read the counts from the cache.
+
+    `rings="chordless"`: triangles and chordless cycles of at most `max_ring` nodes.
+    `rings="basis"`: a cycle basis grown from the smallest node of each component, rings longer
+    than `max_ring` dropped (0 keeps all). Bonds are the edges on no kept ring.
+
+    >>> square = GraphSet.build("s", [5], [[0, 1], [1, 2], [2, 3], [3, 0], [3, 4]], [0])
+    >>> found = count_motifs(square, np.array([7, 8, 7, 9, 9]), rings="chordless", max_ring=4)
+    >>> found.keys
+    ('bond 9 9', 'ring 7 8 7 9')
+    """
+    name = _content(graphs, labels, rings, max_ring)
+    path = cache_folder("motifs") / f"{name}.npz"
+    if path.exists():
+        with np.load(path, allow_pickle=False) as stored:
+            shape = (len(graphs), len(stored["keys"]))
+            matrix = (stored["data"], stored["indices"], stored["indptr"])
+            return MotifCounts(
+                sparse.csr_array(matrix, shape=shape), tuple(str(k) for k in stored["keys"])
+            )
+    found = extract_motifs(graphs, labels, rings=rings, max_ring=max_ring)
+    _store(path, found)
+    return found
+
+
+def extract_motifs(graphs: GraphSet, labels: Ints, *, rings: str, max_ring: int) -> MotifCounts:
+    """Count motifs without looking at the cache (see `count_motifs`)."""
+    arrays = (graphs.node_start, graphs.edge_start, graphs.neighbour)
+    edge_label = np.zeros(0, np.int64) if graphs.edge_label is None else graphs.edge_label
+    if rings == "chordless":
+        ring, length = chordless_rings(*arrays, max_ring)
+    else:
+        ring, length = _basis_rings(graphs, max_ring)
+    sequence, on_ring = ring_labels(
+        ring, length, labels, edge_label, graphs.edge_start, graphs.neighbour
+    )
+    ring_code, ring_keys = _ring_codes(sequence, length, graphs.edge_label is not None)
+    ring_graph = graphs.node_graph[ring[:, 0]] if len(ring) else np.zeros(0, np.int64)
+    bond_code, bond_graph, bond_keys = _bonds(graphs, labels, on_ring)
+    column = np.concatenate([bond_code, ring_code + len(bond_keys)])
+    row = np.concatenate([bond_graph, ring_graph])
+    keys = np.array([*bond_keys, *ring_keys], dtype=str)
+    counts = sparse.coo_array(
+        (np.ones(len(row), np.int64), (row, column)), shape=(len(graphs), len(keys))
+    ).tocsr()
+    order = np.argsort(keys, kind="stable")
+    return MotifCounts(sparse.csr_array(counts[:, order]), tuple(str(k) for k in keys[order]))
+
+
+def _ring_codes(sequence: Ints, length: Ints, edge_labels: bool) -> tuple[Ints, list[str]]:
+    """Number the distinct sequences (exactly, however large the labels), and write their keys."""
+    step = 1 if edge_labels else 2
+    code, first = number_rows(sequence[:, ::step])
+    keys = []
+    for k in first:
+        nodes = sequence[k, 0 : 2 * length[k] : 2]
+        edges = sequence[k, 1 : 2 * length[k] : 2]
+        words = (
+            [f"{n}/{e}" for n, e in zip(nodes, edges, strict=True)]
+            if edge_labels
+            else [str(n) for n in nodes]
+        )
+        keys.append("ring " + " ".join(words))
+    return code, keys
+
+
+def _bonds(graphs: GraphSet, labels: Ints, on_ring: np.ndarray) -> tuple[Ints, Ints, list[str]]:
+    pairs, entry = graphs.edge_list()
+    free = ~on_ring[entry]
+    pairs, entry = pairs[free], entry[free]
+    ends = np.sort(labels[pairs], axis=1)
+    edge = np.zeros(len(pairs), np.int64) if graphs.edge_label is None else graphs.edge_label[entry]
+    code, first = number_rows(np.column_stack([ends, edge]))
+    keys = [f"bond {ends[k, 0]} {ends[k, 1]}" for k in first]
+    if graphs.edge_label is not None:
+        keys = [f"{key}/{edge[k]}" for key, k in zip(keys, first, strict=True)]
+    return code, graphs.node_graph[pairs[:, 0]], keys
+
+
+def number_rows(rows: Ints) -> tuple[Ints, Ints]:
+    """Number the distinct rows: each row's number, and the first row with each number.
+
+    Columns are folded in one after another, each time renumbering, so that no product of label
+    ranges can overflow.
+
+    >>> code, first = number_rows(np.array([[5, 1], [2, 9], [5, 1]]))
+    >>> bool(code[0] == code[2] != code[1]), sorted(first.tolist())
+    (True, [0, 1])
+    """
+    code = np.zeros(len(rows), np.int64)
+    for column in rows.T:
+        _, value = np.unique(column, return_inverse=True)
+        _, code = np.unique(code * (value.max(initial=0) + 1) + value, return_inverse=True)
+    _, first = np.unique(code, return_index=True)
+    return code, first
+
+
+def _basis_rings(graphs: GraphSet, max_ring: int) -> tuple[np.ndarray, np.ndarray]:
+    """Take networkx's cycle basis, with nodes and neighbours in order and the root fixed."""
+    found: list[list[int]] = []
+    pairs, _ = graphs.edge_list()
+    graph: nx.Graph[int] = nx.Graph()
+    graph.add_nodes_from(range(len(graphs.degree)))
+    graph.add_edges_from(pairs.tolist())
+    for component in nx.connected_components(graph):
+        nodes = sorted(component)
+        part: nx.Graph[int] = nx.Graph()
+        part.add_nodes_from(nodes)
+        part.add_edges_from((v, int(w)) for v in nodes for w in _neighbours(graphs, v))
+        found += nx.cycle_basis(part, root=nodes[0])
+    kept = [r for r in found if max_ring == 0 or len(r) <= max_ring]
+    length = np.array([len(r) for r in kept], dtype=np.int32)
+    rings = np.zeros((len(kept), int(length.max(initial=1))), dtype=np.int32)
+    for k, ring in enumerate(kept):
+        rings[k, : len(ring)] = ring
+    return rings, length
+
+
+def _neighbours(graphs: GraphSet, node: int) -> Ints:
+    """Return the sorted neighbours of a node."""
+    return graphs.neighbour[graphs.edge_start[node] : graphs.edge_start[node + 1]]
+
+
+def _content(graphs: GraphSet, labels: Ints, rings: str, max_ring: int) -> str:
+    """Hash everything the counts depend on."""
+    sha = hashlib.sha256(json.dumps([FORMAT, rings, max_ring]).encode())
+    for part in (graphs.node_start, graphs.edge_start, graphs.neighbour, labels):
+        sha.update(np.ascontiguousarray(part, dtype="<i8").tobytes())
+    if graphs.edge_label is not None:
+        sha.update(np.ascontiguousarray(graphs.edge_label, dtype="<i8").tobytes())
+    return sha.hexdigest()
+
+
+def _store(path: Path, found: MotifCounts) -> None:
+    buffer = io.BytesIO()
+    np.savez_compressed(
+        buffer,
+        data=found.counts.data,
+        indices=found.counts.indices,
+        indptr=found.counts.indptr,
+        keys=np.array(found.keys, dtype=str),
+    )
+    write_atomic(path, buffer.getvalue())

@@ -1,0 +1,56 @@
+"""Motif prototypes: what graphs with a motif look like to a model, on average."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from motifair.graphs.batch import Batch
+
+
+def local_prototypes(embedding: Tensor, batch: Batch) -> Tensor:
+    """E10: c_{i,k} = mean of f_{ω_i}(G) over the graphs G of D_{i,k}.
+
+    `embedding` is `(R, G, H)`; the result `(M, H)` has the motifs of all R agents one after
+    another, as `batch.motif_row` says. A motif in no graph of the batch gives zeros.
+    """
+    summed = batch.motifs(embedding.reshape(-1, embedding.shape[-1]))
+    return summed * batch.motif_weight[:, None]
+
+
+def global_prototypes(
+    local: Tensor, motif: Tensor, agent: Tensor, value: Tensor, previous: Tensor, active: Tensor
+) -> tuple[Tensor, Tensor]:
+    """E11: c_{N,k} = Σ_{i∈N_k} ReLU(r_i) c_{i,k} / Σ_{i∈N_k} ReLU(r_i).
+
+    `local (M, H)`, with the motif and the agent of each entry `(M,)`, and `value (A,)` give
+    `(K, H)` and which motifs have a prototype `(K,)`. Where no owner has a positive value the
+    previous prototype stays.
+
+    >>> c, active = global_prototypes(
+    ...     torch.tensor([[0.0], [4.0], [9.0]]), torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1]),
+    ...     torch.tensor([3.0, 1.0]), torch.zeros(2, 1), torch.tensor([False, False]))
+    >>> c.flatten().tolist(), active.tolist()
+    ([1.0, 9.0], [True, True])
+    """
+    weight = value.clamp(min=0)[agent].to(local.dtype)
+    summed = torch.zeros_like(previous).index_add_(0, motif, local * weight[:, None])
+    total = torch.zeros_like(previous[:, 0]).index_add_(0, motif, weight)
+    fresh = total > 0
+    mean = summed / torch.where(fresh, total, torch.ones_like(total))[:, None]
+    return torch.where(fresh[:, None], mean, previous), active | fresh
+
+
+def prototype_distance(local: Tensor, reference: Tensor, kind: str) -> Tensor:
+    """d(c_{i,k}, c_{N,k}) of E13 for every motif, `(M, H) -> (M,)`.
+
+    `l2` is the Euclidean distance as in the paper; `unit` the same between directions, which does
+    not depend on the scale of sum-pooled embeddings.
+
+    >>> prototype_distance(torch.tensor([[3.0, 4.0]]), torch.zeros(1, 2), "l2").tolist()
+    [5.0]
+    """
+    if kind == "unit":
+        local, reference = F.normalize(local, dim=-1), F.normalize(reference, dim=-1)
+    return torch.linalg.vector_norm(local - reference, dim=-1)

@@ -1,0 +1,87 @@
+"""Which motifs an agent keeps, and what the server knows about who keeps what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from motifair.graphs.graph_set import Ints
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """An agent's motifs: their keys, and which of its training graphs contains which."""
+
+    keys: tuple[str, ...]
+    incidence: sparse.csr_array
+
+
+def tfidf(counts: sparse.csr_array, form: str) -> np.ndarray:
+    """E14: T_k = mean over graphs with k of C(k)_G·log((1+|D_i|)/(1+|D_ik|)) + 1.
+
+    `counts` is `(graphs, motifs)`; `form="smooth"` puts the bracket around log(·)+1 instead.
+    Motifs that do not occur get -inf.
+
+    >>> tfidf(sparse.csr_array([[1, 2], [1, 0]]), "paper").round(3).tolist()
+    [1.0, 1.811]
+    """
+    graphs = counts.shape[0]
+    containing = np.bincount(counts.indices, minlength=counts.shape[1])
+    total = np.asarray(counts.sum(axis=0)).ravel()
+    rarity = np.log((1 + graphs) / (1 + containing))
+    mean = np.divide(total, containing, out=np.zeros(len(total)), where=containing > 0)
+    score = mean * rarity + 1 if form == "paper" else mean * (rarity + 1)
+    return np.where(containing > 0, score, -np.inf)
+
+
+def select_vocabulary(
+    counts: sparse.csr_array, keys: Sequence[str], *, fraction: float, form: str
+) -> Vocabulary:
+    """Keep the ⌊fraction·V⌋ motifs (at least one) with the highest score, ties by key.
+
+    `counts` holds one agent's training graphs; its columns must be in order of key.
+    """
+    score = tfidf(counts, form)
+    occurring = int(np.isfinite(score).sum())
+    kept = np.argsort(-score, kind="stable")[: max(1, int(fraction * occurring + 1e-9))]
+    columns = np.sort(kept)
+    incidence = sparse.csr_array((counts[:, columns] > 0).astype(np.float32))
+    return Vocabulary(tuple(keys[c] for c in columns), incidence)
+
+
+@dataclass(frozen=True)
+class MotifIndex:
+    """What the server learns from uploaded keys: every (agent, motif) pair is one entry.
+
+    Entries are agent after agent; entry e belongs to agent `agent[e]` and to `keys[motif[e]]`.
+    """
+
+    keys: tuple[str, ...]
+    motif: Ints
+    agent: Ints
+
+    @classmethod
+    def of(cls, vocabularies: Sequence[Sequence[str]]) -> MotifIndex:
+        """Index the union of the agents' keys.
+
+        >>> index = MotifIndex.of([["a", "b"], ["b"]])
+        >>> index.keys, index.motif.tolist(), index.agent.tolist()
+        (('a', 'b'), [0, 1, 1], [0, 0, 1])
+        """
+        union = sorted({key for keys in vocabularies for key in keys})
+        place = {key: k for k, key in enumerate(union)}
+        motif = [place[key] for keys in vocabularies for key in keys]
+        count = [len(keys) for keys in vocabularies]
+        return cls(
+            tuple(union),
+            np.array(motif, dtype=np.int64),
+            np.repeat(np.arange(len(count)), count),
+        )
+
+    @property
+    def sizes(self) -> Ints:
+        """k_i: how many motifs each agent keeps."""
+        return np.bincount(self.agent)

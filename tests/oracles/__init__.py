@@ -1,0 +1,1 @@
+"""Slow, obvious re-implementations that the tests compare the package with."""

@@ -1,0 +1,565 @@
+"""A federation of graph classifiers, one agent after the other, with plain PyG modules."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch_geometric.data import Batch, Data
+from torch_geometric.nn import GINConv, global_add_pool
+
+from .games import shapley_by_subsets
+
+MaskFn = Callable[[str, int, int, int, tuple[int, int]], Tensor]
+"""(agent, round from 1, step in the round from 0, layer from 0, shape) -> scaled dropout mask."""
+
+OrderFn = Callable[[str, int, int, int], Sequence[int]]
+"""(agent, round from 1, epoch in the round from 0, train graphs) -> order of the train graphs."""
+
+TINY_NORM = 1e-12
+
+
+class GIN(torch.nn.Module):
+    """pre -> layers x {GINConv, ReLU, dropout} -> sum pooling -> post, ReLU, dropout -> readout.
+
+    GINConv(x)_v = MLP(x_v + sum of x_u over the neighbours u), MLP = Linear-ReLU-Linear.
+    """
+
+    def __init__(self, features: int, classes: int, hidden: int = 64, layers: int = 3) -> None:
+        super().__init__()
+        self.pre = torch.nn.Linear(features, hidden)
+        self.convs = torch.nn.ModuleList(
+            GINConv(
+                torch.nn.Sequential(
+                    torch.nn.Linear(hidden, hidden),
+                    torch.nn.ReLU(),
+                    torch.nn.Linear(hidden, hidden),
+                )
+            )
+            for _ in range(layers)
+        )
+        self.post = torch.nn.Linear(hidden, hidden)
+        self.readout = torch.nn.Linear(hidden, classes)
+
+    def forward(
+        self, data: Batch, masks: Sequence[Tensor] | None = None, dropout: float = 0.0
+    ) -> tuple[Tensor, Tensor]:
+        """Log-probabilities [graphs, classes] and graph embeddings [graphs, hidden].
+
+        While training, dropout multiplies by masks[layer] if masks are given (already scaled:
+        0 or 1/(1-p)), else it is random with probability `dropout`. In eval mode there is none.
+        """
+
+        def drop(x: Tensor, layer: int) -> Tensor:
+            if self.training and masks is not None:
+                return x * masks[layer]
+            return functional.dropout(x, dropout, self.training)
+
+        x = self.pre(data.x)
+        for layer, conv in enumerate(self.convs):
+            x = drop(functional.relu(conv(x, data.edge_index)), layer)
+        embedding = global_add_pool(x, data.batch, size=data.num_graphs)
+        x = drop(functional.relu(self.post(embedding)), len(self.convs))
+        return functional.log_softmax(self.readout(x), dim=-1), embedding
+
+
+@dataclass
+class Agent:
+    """An agent: its graphs, and for each motif of its vocabulary M_i the train graphs with it."""
+
+    name: str
+    train: list[Data]
+    test: list[Data]
+    motifs: dict[str, list[int]]
+
+
+CHOICES = {
+    "share": ("all", "conv"),
+    "alignment_of": ("update", "gradient"),
+    "alignment_against": ("all", "others", "shapley"),
+    "value_update": ("additive", "ema"),
+    "aggregation": ("value", "size"),
+    "mask_scope": ("global", "layer"),
+    "prototype_distance": ("l2", "unit"),
+    "prototype_reduce": ("sum", "mean"),
+}
+
+
+@dataclass
+class Options:
+    """The options a round depends on; the defaults are the literal reading of the paper."""
+
+    share: str = "all"
+    local_epochs: int = 1
+    batch_size: int = 128
+    learning_rate: float = 0.001
+    weight_decay: float = 0.0005
+    dropout: float = 0.5
+    alignment_of: str = "update"
+    alignment_against: str = "all"
+    value_update: str = "additive"
+    value_rate: float = 0.05
+    diversity_weight: float = 1.0
+    aggregation: str = "value"
+    beta: float = 1.0
+    mask_scope: str = "global"
+    retention: float = 0.0
+    reward_step: float = 1.0
+    prototype_distance: str = "l2"
+    prototype_reduce: str = "sum"
+    prototype_weight: float = 0.1
+    budget: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse a misspelt choice."""
+        for name, allowed in CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {allowed}, not {getattr(self, name)!r}")
+
+
+@dataclass
+class RoundRecord:
+    """What one round left behind; lists are in agent order, empty = the method has no such thing.
+
+    weights: all parameters after adoption; server: shared parameters of the server model;
+    updates: raw local updates of the shared parameters; kept: reward components each agent got;
+    loss: mean total local loss over the round's steps.
+    """
+
+    weights: dict[str, Tensor]
+    loss: list[float]
+    server: Tensor = field(default_factory=lambda: torch.empty(0))
+    updates: dict[str, Tensor] = field(default_factory=dict)
+    phi: list[float] = field(default_factory=list)
+    diversity: list[float] = field(default_factory=list)
+    value: list[float] = field(default_factory=list)
+    kept: list[int] = field(default_factory=list)
+    payoff: list[float] = field(default_factory=list)
+    compensation: list[float] = field(default_factory=list)
+    local_prototypes: dict[str, dict[str, Tensor]] = field(default_factory=dict)
+    global_prototypes: dict[str, Tensor] = field(default_factory=dict)
+
+
+def flatten(tensors: Iterable[Tensor]) -> Tensor:
+    """A copy of the tensors as one vector."""
+    return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
+
+
+def assign(parameters: Iterable[Tensor], flat: Tensor) -> None:
+    """Copy the vector into the parameters, in order."""
+    start = 0
+    with torch.no_grad():
+        for parameter in parameters:
+            end = start + parameter.numel()
+            parameter.copy_(flat[start:end].view_as(parameter))
+            start = end
+
+
+def build_model(initial: Mapping[str, Tensor], dtype: torch.dtype) -> GIN:
+    """A GIN with the sizes and the parameters of the state dict `initial`."""
+    hidden, features = initial["pre.weight"].shape
+    classes = initial["readout.weight"].shape[0]
+    layers = sum(name.endswith(".nn.0.weight") for name in initial)
+    model = GIN(features, classes, hidden, layers).to(dtype)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(initial[name])
+    return model
+
+
+def shared_parameters(model: GIN, share: str) -> list[Tensor]:
+    """The parameters that travel: all of them, or those of the convolutions."""
+    return list(model.parameters()) if share == "all" else list(model.convs.parameters())
+
+
+def accuracy(weights: Tensor, initial: Mapping[str, Tensor], graphs: Sequence[Data]) -> float:
+    """Fraction of the graphs that the model with these flat weights classifies correctly."""
+    model = build_model(initial, weights.dtype)
+    assign(model.parameters(), weights)
+    model.eval()
+    batch = collate(graphs, weights.dtype)
+    with torch.no_grad():
+        log_probs, _ = model(batch)
+    return float((log_probs.argmax(dim=-1) == batch.y.view(-1)).double().mean())
+
+
+def collate(graphs: Sequence[Data], dtype: torch.dtype) -> Batch:
+    """The graphs as one batch with features of the given type."""
+    batch = Batch.from_data_list(list(graphs))
+    batch.x = batch.x.to(dtype)
+    return batch
+
+
+def prototype_term(
+    embedding: Tensor,
+    indices: Sequence[int],
+    motifs: Mapping[str, Sequence[int]],
+    prototypes: Mapping[str, Tensor],
+    options: Options,
+) -> Tensor:
+    """R = sum or mean over motifs k of d(c_k, c_{N,k}); 0 if there is none.
+
+    c_k is the mean embedding of the batch members that contain k, c_{N,k} the constant global
+    prototype; d is the L2 distance, between the vectors (l2) or between their directions (unit).
+    Motifs absent from the batch or without a global prototype are skipped.
+    """
+    distances = []
+    for motif, owners in motifs.items():
+        members = [place for place, graph in enumerate(indices) if graph in owners]
+        if members and motif in prototypes:
+            batch_prototype = embedding[members].mean(dim=0)
+            global_prototype = prototypes[motif].detach()
+            if options.prototype_distance == "unit":
+                batch_prototype = functional.normalize(batch_prototype, dim=0, eps=TINY_NORM)
+                global_prototype = functional.normalize(global_prototype, dim=0, eps=TINY_NORM)
+            distances.append((batch_prototype - global_prototype).norm())
+    if not distances:
+        return embedding.new_zeros(())
+    total = torch.stack(distances).sum()
+    return total if options.prototype_reduce == "sum" else total / len(distances)
+
+
+class Learner:
+    """One agent with its model and its Adam optimiser, which keeps its moments over rounds."""
+
+    def __init__(
+        self, agent: Agent, initial: Mapping[str, Tensor], options: Options, dtype: torch.dtype
+    ) -> None:
+        self.agent = agent
+        self.options = options
+        self.dtype = dtype
+        self.model = build_model(initial, dtype)
+        self.optimizer = torch.optim.Adam(
+            self.model.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay
+        )
+        self.all_train = collate(agent.train, dtype)
+
+    def shared(self) -> list[Tensor]:
+        """The parameters that travel."""
+        return shared_parameters(self.model, self.options.share)
+
+    def batches(self, order: Sequence[int]) -> Iterator[tuple[Sequence[int], Batch]]:
+        """Cut the order into consecutive mini-batches: (train graph indices, their batch)."""
+        natural = list(order) == list(range(len(self.agent.train)))
+        for start in range(0, len(order), self.options.batch_size):
+            indices = order[start : start + self.options.batch_size]
+            if natural and len(indices) == len(order):
+                yield indices, self.all_train
+            else:
+                yield indices, collate([self.agent.train[i] for i in indices], self.dtype)
+
+    def train(
+        self,
+        t: int,
+        prototypes: Mapping[str, Tensor],
+        prototype_weight: float,
+        mask_fn: MaskFn | None,
+        order_fn: OrderFn | None,
+    ) -> tuple[float, Tensor]:
+        """Local epochs of round t on L = NLL + lambda * R (E13).
+
+        Returns the mean over the steps of L, and of its gradient for the shared parameters
+        (autograd's, before Adam adds the weight decay).
+        """
+        self.model.train()
+        name, graphs = self.agent.name, len(self.agent.train)
+        losses: list[float] = []
+        gradients: list[Tensor] = []
+        for epoch in range(self.options.local_epochs):
+            order = order_fn(name, t, epoch, graphs) if order_fn else range(graphs)
+            for indices, batch in self.batches(order):
+                masks = self.masks(mask_fn, t, len(losses), batch) if mask_fn else None
+                log_probs, embedding = self.model(batch, masks, self.options.dropout)
+                loss = functional.nll_loss(log_probs, batch.y.view(-1))
+                if prototype_weight != 0:
+                    loss = loss + prototype_weight * prototype_term(
+                        embedding, indices, self.agent.motifs, prototypes, self.options
+                    )
+                self.optimizer.zero_grad()
+                loss.backward()
+                losses.append(loss.item())
+                gradients.append(flatten(p.grad for p in self.shared()))
+                self.optimizer.step()
+        return sum(losses) / len(losses), torch.stack(gradients).mean(dim=0)
+
+    def masks(self, mask_fn: MaskFn, t: int, step: int, batch: Batch) -> list[Tensor]:
+        """The dropout masks of one step: node-level for the convolutions, the last graph-level."""
+        hidden, layers = self.model.pre.out_features, len(self.model.convs)
+        rows = [batch.num_nodes] * layers + [batch.num_graphs]
+        return [
+            mask_fn(self.agent.name, t, step, layer, (count, hidden)).to(self.dtype)
+            for layer, count in enumerate(rows)
+        ]
+
+    def prototypes(self) -> dict[str, Tensor]:
+        """c_{i,k} = mean of f(G) over the train graphs G that contain k, in eval mode (E10)."""
+        self.model.eval()
+        with torch.no_grad():
+            _, embedding = self.model(self.all_train)
+        return {k: embedding[members].mean(dim=0) for k, members in self.agent.motifs.items()}
+
+
+def cosine(a: Tensor, b: Tensor) -> float:
+    """<a, b> / (|a| |b|), 0 if either norm is below 1e-12."""
+    a, b = a.double(), b.double()
+    norm_a, norm_b = a.norm().item(), b.norm().item()
+    if norm_a < TINY_NORM or norm_b < TINY_NORM:
+        return 0.0
+    return torch.dot(a, b).item() / (norm_a * norm_b)
+
+
+def weighted_sum(weights: Sequence[float], vectors: Sequence[Tensor]) -> Tensor:
+    """sum_i a_i v_i."""
+    total = torch.zeros_like(vectors[0])
+    for weight, vector in zip(weights, vectors, strict=True):
+        total = total + weight * vector
+    return total
+
+
+def normalised(numbers: Sequence[float]) -> list[float]:
+    """x_i / sum_j x_j."""
+    return [number / sum(numbers) for number in numbers]
+
+
+def relu(number: float) -> float:
+    """max(x, 0)."""
+    return max(number, 0.0)
+
+
+def alignments(vectors: Sequence[Tensor], weights: Sequence[float], against: str) -> list[float]:
+    """phi_i of the agents' vectors v_i with v_N = sum_i a_i v_i.
+
+    all: cos(v_i, v_N) (E7); others: cos(v_i, v_N - a_i v_i);
+    shapley: exact Shapley value of nu(S) = cos(sum_{j in S} a_j v_j, v_N) (E2, E6).
+    """
+    everyone = weighted_sum(weights, vectors)
+    if against == "all":
+        return [cosine(vector, everyone) for vector in vectors]
+    if against == "others":
+        return [cosine(v, everyone - a * v) for v, a in zip(vectors, weights, strict=True)]
+
+    def coalition_worth(coalition: frozenset[int]) -> float:
+        inside = [a if j in coalition else 0.0 for j, a in enumerate(weights)]
+        return cosine(weighted_sum(inside, vectors), everyone)
+
+    return shapley_by_subsets(coalition_worth, len(vectors))
+
+
+def diversities(agents: Sequence[Agent]) -> list[float]:
+    """d_i = |M_i| / |union of all M_j| (E8), 0 if no agent has a motif."""
+    union = set().union(*(agent.motifs for agent in agents))
+    return [len(agent.motifs) / len(union) if union else 0.0 for agent in agents]
+
+
+def updated_values(
+    values: Sequence[float], phi: Sequence[float], diversity: Sequence[float], options: Options
+) -> list[float]:
+    """r_i from its previous value and x_i = phi_i + alpha2 d_i (E9), guarded.
+
+    S = max(sum x, sum |x| / 2), x'_i = x_i + (S - sum x) / N, and
+    additive: r_i <- (r_i + alpha1 x'_i) / (1 + alpha1 S)
+    ema:      r_i <- ((1 - alpha1) r_i + alpha1 x'_i) / ((1 - alpha1) + alpha1 S)
+    """
+    x = [p + options.diversity_weight * d for p, d in zip(phi, diversity, strict=True)]
+    guarded_sum = max(sum(x), sum(abs(number) for number in x) / 2)
+    lift = (guarded_sum - sum(x)) / len(x)
+    rate = options.value_rate
+    old = 1.0 if options.value_update == "additive" else 1.0 - rate
+    return [
+        (old * value + rate * (number + lift)) / (old + rate * guarded_sum)
+        for value, number in zip(values, x, strict=True)
+    ]
+
+
+def reward_ratios(values: Sequence[float], beta: float) -> list[float]:
+    """q_i = max(0, tanh(beta r_i)) / max_j tanh(beta r_j); beta = inf: 1 iff r_i > 0."""
+    if math.isinf(beta):
+        return [1.0 if value > 0 else 0.0 for value in values]
+    best = max(math.tanh(beta * value) for value in values)
+    return [relu(math.tanh(beta * value)) / best for value in values]
+
+
+def masked(update: Tensor, ratio: float, lengths: Sequence[int]) -> tuple[Tensor, int]:
+    """Keep the floor(ratio * length) largest magnitudes of each consecutive piece (E3).
+
+    Ties go to the lower index. Returns the reward g_i and how many components it kept.
+    """
+    reward = torch.zeros_like(update)
+    start, kept = 0, 0
+    for length in lengths:
+        count = math.floor(ratio * length)
+        magnitudes = update[start : start + length].abs()
+        places = start + torch.sort(magnitudes, descending=True, stable=True).indices[:count]
+        reward[places] = update[places]
+        start, kept = start + length, kept + count
+    return reward, kept
+
+
+def compensations(values: Sequence[float], history: Sequence[Sequence[float]]) -> list[float]:
+    """mu_i = max(r_i - mean of r_i over the earlier rounds, 0), 0 in the first round (E4)."""
+    if not history:
+        return [0.0] * len(values)
+    means = [sum(past) / len(past) for past in zip(*history, strict=True)]
+    return [relu(value - mean) for value, mean in zip(values, means, strict=True)]
+
+
+def payoffs(values: Sequence[float], compensation: Sequence[float], budget: float) -> list[float]:
+    """B p_i / sum_j p_j with p_i = r_i if r_i < 0 else r_i + mu_i (E5)."""
+    raw = [r if r < 0 else r + mu for r, mu in zip(values, compensation, strict=True)]
+    return [budget * share for share in normalised(raw)]
+
+
+def aggregated_prototypes(
+    local: Sequence[Mapping[str, Tensor]],
+    values: Sequence[float],
+    previous: Mapping[str, Tensor],
+) -> dict[str, Tensor]:
+    """c_{N,k} = sum_i ReLU(r_i) c_{i,k} / sum_i ReLU(r_i) over the owners i of k (E11).
+
+    Where no owner has a positive value the previous prototype stays, if there is one.
+    """
+    result = dict(previous)
+    for motif in {motif: None for prototypes in local for motif in prototypes}:
+        owners = [i for i, prototypes in enumerate(local) if motif in prototypes]
+        weights = [relu(values[i]) for i in owners]
+        if sum(weights) > 0:
+            total = weighted_sum(weights, [local[i][motif] for i in owners])
+            result[motif] = total / sum(weights)
+    return result
+
+
+def federate(
+    agents: Sequence[Agent],
+    initial: Mapping[str, Tensor],
+    options: Options,
+    rounds: int,
+    *,
+    dtype: torch.dtype,
+    mask_fn: MaskFn | None = None,
+    order_fn: OrderFn | None = None,
+) -> list[RoundRecord]:
+    """The fair federation: train, aggregate, value, reward, pay, adopt; one record per round.
+
+    Adoption is w_i = w_old + retention * Delta_i + reward_step * g_i on the shared parameters, or
+    the trained weights where g_i keeps nothing; w_S += reward_step * u_N.
+    """
+    learners = [Learner(agent, initial, options, dtype) for agent in agents]
+    sizes = [float(len(agent.train)) for agent in agents]
+    diversity = diversities(agents)
+    values = [1 / len(agents)] * len(agents)
+    history: list[list[float]] = []
+    server = flatten(learners[0].shared())
+    lengths = [parameter.numel() for parameter in learners[0].shared()]
+    if options.mask_scope == "global":
+        lengths = [sum(lengths)]
+    uses_prototypes = options.prototype_weight != 0
+    prototypes: dict[str, Tensor] = {}
+    if uses_prototypes:
+        prototypes = aggregated_prototypes([ln.prototypes() for ln in learners], values, {})
+
+    records = []
+    for t in range(1, rounds + 1):
+        before, updates, gradients, losses = [], [], [], []
+        local: list[dict[str, Tensor]] = []
+        for learner in learners:
+            before.append(flatten(learner.shared()))
+            loss, gradient = learner.train(
+                t, prototypes, options.prototype_weight, mask_fn, order_fn
+            )
+            losses.append(loss)
+            gradients.append(gradient)
+            updates.append(flatten(learner.shared()) - before[-1])
+            local.append(learner.prototypes() if uses_prototypes else {})
+
+        if options.aggregation == "value":
+            weights = normalised([relu(value) for value in values])
+        else:
+            weights = normalised(sizes)
+        update = weighted_sum(weights, updates)
+        server = server + options.reward_step * update
+        aligned = updates if options.alignment_of == "update" else gradients
+        phi = alignments(aligned, weights, options.alignment_against)
+        values = updated_values(values, phi, diversity, options)
+        compensation = compensations(values, history)
+        history.append(values)
+        prototypes = aggregated_prototypes(local, values, prototypes)
+
+        kept = []
+        for i, ratio in enumerate(reward_ratios(values, options.beta)):
+            reward, count = masked(update, ratio, lengths)
+            kept.append(count)
+            if count > 0:
+                adopted = before[i] + options.retention * updates[i] + options.reward_step * reward
+                assign(learners[i].shared(), adopted)
+
+        names = [agent.name for agent in agents]
+        records.append(
+            RoundRecord(
+                weights={ln.agent.name: flatten(ln.model.parameters()) for ln in learners},
+                loss=losses,
+                server=server,
+                updates=dict(zip(names, updates, strict=True)),
+                phi=phi,
+                diversity=diversity,
+                value=values,
+                kept=kept,
+                payoff=payoffs(values, compensation, options.budget),
+                compensation=compensation,
+                local_prototypes=dict(zip(names, local, strict=True)),
+                global_prototypes=prototypes,
+            )
+        )
+    return records
+
+
+def self_train(
+    agents: Sequence[Agent],
+    initial: Mapping[str, Tensor],
+    options: Options,
+    rounds: int,
+    *,
+    dtype: torch.dtype,
+    mask_fn: MaskFn | None = None,
+    order_fn: OrderFn | None = None,
+) -> list[RoundRecord]:
+    """Every agent trains alone on the supervised loss; nothing is exchanged."""
+    learners = [Learner(agent, initial, options, dtype) for agent in agents]
+    records = []
+    for t in range(1, rounds + 1):
+        losses = [learner.train(t, {}, 0.0, mask_fn, order_fn)[0] for learner in learners]
+        weights = {ln.agent.name: flatten(ln.model.parameters()) for ln in learners}
+        records.append(RoundRecord(weights, losses))
+    return records
+
+
+def fedavg(
+    agents: Sequence[Agent],
+    initial: Mapping[str, Tensor],
+    options: Options,
+    rounds: int,
+    *,
+    dtype: torch.dtype,
+    mask_fn: MaskFn | None = None,
+    order_fn: OrderFn | None = None,
+) -> list[RoundRecord]:
+    """Federated averaging: w_S = sum_i (|D_i| / |D|) w_i, which then overwrites the shared w_i."""
+    learners = [Learner(agent, initial, options, dtype) for agent in agents]
+    graphs = sum(len(agent.train) for agent in agents)
+    records = []
+    for t in range(1, rounds + 1):
+        losses = []
+        updates: dict[str, Tensor] = {}
+        server = torch.zeros_like(flatten(learners[0].shared()))
+        for learner in learners:
+            before = flatten(learner.shared())
+            losses.append(learner.train(t, {}, 0.0, mask_fn, order_fn)[0])
+            trained = flatten(learner.shared())
+            updates[learner.agent.name] = trained - before
+            server = server + len(learner.agent.train) / graphs * trained
+        for learner in learners:
+            assign(learner.shared(), server)
+        weights = {ln.agent.name: flatten(ln.model.parameters()) for ln in learners}
+        records.append(RoundRecord(weights, losses, server, updates))
+    return records
