@@ -72,6 +72,7 @@ class Batch:
     """
 
     rows: int
+    nodes: int
     inputs: BagSum
     spread: BagSum
     closed: BagSum
@@ -102,6 +103,7 @@ def collate(shards: Sequence[Shard], device: torch.device, dtype: torch.dtype) -
     number = [s.motifs.shape[1] for s in shards]
     return Batch(
         rows=R,
+        nodes=N,
         inputs=BagSum.of(
             _stacked([s.kinds for s in shards], Q, shards[0].kinds.shape[1]), device, weighted=True
         ),

@@ -70,13 +70,15 @@ class DropoutMasks:
         self.rate = rate
         self.table = (table / (1 - rate)).to(dtype=dtype, device=device)
 
-    def __call__(self, keys: Tensor, n: int, hidden: int) -> Tensor:
-        """Return masks `(R, n, hidden)` whose entries are 0 or 1/(1-rate)."""
+    def __call__(self, keys: Tensor, layers: range, n: int, hidden: int) -> list[Tensor]:
+        """Return for each layer a mask `(R, n, hidden)` whose entries are 0 or 1/(1-rate)."""
+        number = torch.arange(layers.start, layers.stop, device=keys.device)
+        layer_keys = fold(keys[None, :], number[:, None]).reshape(-1)
         units = self.table.shape[1]
         words = -(-n * hidden // (8 * units))
-        byte = random_words(keys, words).view(torch.uint8).reshape(-1).int()
-        mask = self.table.index_select(0, byte).view(len(keys), -1)
-        return mask[:, : n * hidden].view(len(keys), n, hidden)
+        byte = random_words(layer_keys, words).view(torch.uint8).reshape(-1).int()
+        mask = self.table.index_select(0, byte).view(len(layers), len(keys), -1)
+        return [m[:, : n * hidden].view(len(keys), n, hidden) for m in mask]
 
 
 def _shift(x: Tensor, bits: int) -> Tensor:

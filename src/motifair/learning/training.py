@@ -35,11 +35,12 @@ class Loader:
         self.single = all(len(s) <= batch_size for s in shards)
         self._all = torch.ones(len(shards), dtype=torch.bool, device=device)
 
-    def epoch(self, keys: Tensor) -> Iterator[tuple[Batch, Tensor]]:
+    def epoch(self, keys: Tensor, epoch: int) -> Iterator[tuple[Batch, Tensor]]:
         """Yield batches and which rows have something in them."""
         if self.single:
             yield self.full, self._all
             return
+        keys = fold(keys, _SHUFFLE, epoch)
         orders = [
             (order(k, len(s)).cpu().numpy() if len(s) > self.batch_size else None)
             for k, s in zip(keys, self.shards, strict=True)
@@ -93,7 +94,7 @@ class LocalTraining:
         taken = torch.zeros(len(weights), dtype=weights.dtype, device=weights.device)
         step = 0
         for epoch in range(self.epochs):
-            for batch, moving in loader.epoch(fold(keys, _SHUFFLE, epoch)):
+            for batch, moving in loader.epoch(keys, epoch):
                 leaf = weights.detach().requires_grad_()
                 loss = self.loss(
                     leaf, received, batch, fold(keys, _DROPOUT, step), prototypes, active
@@ -124,15 +125,22 @@ class LocalTraining:
     ) -> Tensor:
         """Return the objective of every row on one batch, in training mode."""
 
-        def dropout(layer: int, x: Tensor) -> Tensor:
-            if self.masks.rate == 0:
-                return x
-            return x * self.masks(fold(keys, layer), x.shape[1], x.shape[2])
-
-        embedding = self.model.embed(weights, batch, dropout)
-        log_probabilities = self.model.classify(weights, embedding, dropout)
+        p = self.model.layout.unpack(weights)
+        masks = self._masks(keys, batch)
+        embedding = self.model.embed(p, batch, masks)
+        log_probabilities = self.model.classify(p, embedding, masks)
         forward = Pass(batch, weights, received, embedding, log_probabilities, prototypes, active)
         total = self.terms[0](forward)
         for term in self.terms[1:]:
             total = total + term(forward)
         return total
+
+    def _masks(self, keys: Tensor, batch: Batch) -> list[Tensor]:
+        """Draw the dropout masks of one step: one for each layer's nodes, one for the graphs."""
+        if self.masks.rate == 0:
+            return []
+        layers, hidden = self.model.layers, self.model.hidden
+        return [
+            *self.masks(keys, range(layers), batch.nodes, hidden),
+            *self.masks(keys, range(layers, layers + 1), batch.target.shape[1], hidden),
+        ]

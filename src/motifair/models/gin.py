@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -11,19 +11,16 @@ from torch import Tensor
 from motifair.graphs.batch import Batch
 from motifair.models.layout import Layout
 
-Dropout = Callable[[int, Tensor], Tensor]
-
-
-def no_dropout(layer: int, x: Tensor) -> Tensor:
-    """Evaluate: every unit stays."""
-    return x
+Parameters = dict[str, Tensor]
 
 
 class GIN:
     """GIN with sum pooling: linear → layers × {MLP of closed-neighbourhood sums, ReLU, dropout}
     → sum over nodes (the graph embedding) → linear, ReLU, dropout → linear → log-softmax.
 
-    It holds no parameters: every call takes the weights of R agents `(R, D)` and their graphs.
+    It holds no parameters: every call takes the weights of R agents `(R, D)`, unpacked by
+    `layout`, and their graphs. Dropout masks, one for each layer and a last one for the graphs,
+    are multiplied in; without them nothing is dropped.
     """
 
     def __init__(self, width: int, classes: int, hidden: int, layers: int) -> None:
@@ -37,13 +34,12 @@ class GIN:
             shapes=tuple(s for _, i, o in names for s in ((i, o), (o,))),
         )
 
-    def embed(self, weights: Tensor, batch: Batch, dropout: Dropout = no_dropout) -> Tensor:
-        """Return the graph embeddings f_ω(G), `(R, D) -> (R, G, H)`."""
-        R, H = len(weights), self.hidden
-        p = self.layout.unpack(weights)
-        # Weight and bias of the first linear map are adjacent, so one bag sum applies both.
-        first = weights[:, : (self.width + 1) * H].reshape(R * (self.width + 1), H)
-        x = batch.inputs(first).view(R, -1, H)
+    def embed(self, p: Parameters, batch: Batch, masks: Sequence[Tensor] = ()) -> Tensor:
+        """Return the graph embeddings f_ω(G), `(R, G, H)`."""
+        R, H = batch.rows, self.hidden
+        # The bias is one more input, which the batch counts: a single bag sum applies both.
+        first = torch.cat([p["pre.weight"], p["pre.bias"][:, None]], dim=1)
+        x = batch.inputs(first.view(-1, H)).view(R, -1, H)
         for k in range(self.layers):
             if k > 0:
                 x = batch.closed(x.view(-1, H)).view(R, -1, H)
@@ -51,17 +47,19 @@ class GIN:
             x = F.relu(linear(x, p, f"convs.{k}.nn.2"))
             if k == 0:
                 x = batch.spread(x.view(-1, H)).view(R, -1, H)
-            x = dropout(k, x)
+            if masks:
+                x = x * masks[k]
         return batch.pool(x.view(-1, H)).view(R, -1, H)
 
-    def classify(self, weights: Tensor, embedding: Tensor, dropout: Dropout = no_dropout) -> Tensor:
+    def classify(self, p: Parameters, embedding: Tensor, masks: Sequence[Tensor] = ()) -> Tensor:
         """Return log-probabilities, `(R, G, H) -> (R, G, classes)`."""
-        p = self.layout.unpack(weights)
-        x = dropout(self.layers, F.relu(linear(embedding, p, "post")))
+        x = F.relu(linear(embedding, p, "post"))
+        if masks:
+            x = x * masks[self.layers]
         return F.log_softmax(linear(x, p, "readout"), dim=-1)
 
 
-def linear(x: Tensor, parameters: dict[str, Tensor], name: str) -> Tensor:
+def linear(x: Tensor, parameters: Parameters, name: str) -> Tensor:
     """Apply each agent's own linear map: `(R, n, in) -> (R, n, out)`."""
     bias = parameters[f"{name}.bias"][:, None, :]
     return torch.baddbmm(bias, x, parameters[f"{name}.weight"])

@@ -1,0 +1,230 @@
+"""One validated configuration: profiles, TOML or JSON or key=value in, JSON out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from motifair.errors import MotifairError, nearest
+
+
+def _option(
+    default: Any,
+    help: str,
+    *,
+    choices: tuple[str, ...] = (),
+    above: float | None = None,
+    least: float | None = None,
+    most: float | None = None,
+    below: float | None = None,
+) -> Any:
+    """Declare an option: its default (the paper's reading), its meaning and its range."""
+    limits = {"above": above, "least": least, "most": most, "below": below}
+    return field(default=default, metadata={"help": help, "choices": choices, **limits})
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything that decides a run's result. Defaults are the literal reading of the paper.
+
+    Symbols in brackets are the paper's; `docs/notation.md` lists them.
+    """
+
+    # What is run
+    dataset: str = _option("planted", "name, path of a TU folder or zip, or several with commas")
+    method: str = _option("motifair", "method of the comparison")
+    profile: str = _option("default", "named set of defaults", choices=("default", "paper"))
+    splits: int = _option(1, "data splits; split k uses seed + k", least=1)
+    seed: int = _option(0, "seed of the first split", least=0, below=2**31)
+    fixed_split: bool = _option(False, "keep the partition of the first split, vary training only")
+    rounds: int = _option(200, "communication rounds [T]", least=1)
+    eval_every: int = _option(10, "rounds between evaluations (the last is always one)", least=1)
+    # Who holds what
+    agents: int = _option(10, "agents [N]", least=2)
+    partition: str = _option(
+        "chunks",
+        "how graphs are shared out",
+        choices=("chunks", "iid", "dirichlet", "sizes", "domains"),
+    )
+    skew: float = _option(0.5, "Dirichlet concentration of partitions dirichlet, sizes", above=0)
+    test_fraction: float = _option(0.1, "held out in each agent", above=0, below=1)
+    perturbation: str = _option("none", "quality tiers of the paper", choices=("none", "tiers"))
+    features: str = _option(
+        "auto", "node inputs", choices=("auto", "label", "degree", "attributes")
+    )
+    # Model and local training
+    local_epochs: int = _option(1, "local epochs a round [E]", least=1)
+    batch_size: int = _option(128, "graphs in a gradient step", least=1)
+    learning_rate: float = _option(0.001, "of Adam", above=0)
+    weight_decay: float = _option(0.0005, "of Adam", least=0)
+    hidden: int = _option(64, "hidden units", least=8)
+    layers: int = _option(3, "graph convolutions", least=1)
+    dropout: float = _option(0.5, "dropout rate", least=0, below=1)
+    share: str = _option("all", "exchanged parameters", choices=("all", "conv"))
+    # Motifs
+    rings: str = _option("basis", "which cycles are motifs", choices=("basis", "chordless"))
+    max_ring: int = _option(0, "longest ring; 0 is no cap, for basis only", least=0, most=8)
+    vocabulary_fraction: float = _option(0.9, "motifs kept by TF-IDF [β_s]", above=0, most=1)
+    tfidf: str = _option("paper", "bracket of E14", choices=("paper", "smooth"))
+    # Value
+    alignment_of: str = _option("update", "vector that is aligned", choices=("update", "gradient"))
+    alignment_against: str = _option(
+        "all", "reference of the alignment", choices=("all", "others", "shapley")
+    )
+    value_update: str = _option("additive", "rule of E9", choices=("additive", "ema"))
+    value_rate: float = _option(0.05, "[α1]", above=0, most=1)
+    diversity_weight: float = _option(1.0, "[α2]", least=0)
+    aggregation: str = _option("value", "weights of the sum", choices=("value", "size"))
+    # Reward
+    beta: float = _option(1.0, "fairness temperature [β], may be inf", above=0)
+    mask_scope: str = _option("global", "what a mask ranks", choices=("global", "layer"))
+    retention: float = _option(0.0, "share of its own step an agent keeps [κ]", least=0, most=1)
+    reward_step: float = _option(1.0, "step along the reward [s]", above=0)
+    # Prototypes
+    prototype_distance: str = _option("l2", "distance in E13", choices=("l2", "unit"))
+    prototype_reduce: str = _option("sum", "over motifs", choices=("sum", "mean"))
+    prototype_weight: float = _option(0.1, "[λ]", least=0)
+    # Payoff
+    budget: float = _option(1.0, "paid out in each round [B]", least=0)
+    payoff: str = _option(
+        "paper",
+        "payoff rule",
+        choices=("paper", "equal", "union", "individual", "shapley"),
+    )
+
+    def __post_init__(self) -> None:
+        for option in fields(self):
+            _check_range(option.name, getattr(self, option.name), option.metadata)
+        if self.rings == "chordless" and self.max_ring < 3:
+            raise MotifairError(
+                "rings=chordless needs a cap, since there may be exponentially many; "
+                "set max_ring to 3..8, or rings=basis."
+            )
+        if self.rings == "basis" and self.max_ring in (1, 2):
+            raise MotifairError("A ring has at least 3 nodes; set max_ring to 0 or 3..8.")
+        if self.alignment_against == "shapley" and self.agents > 12:
+            raise MotifairError(
+                f"alignment_against=shapley values 2^{self.agents} coalitions; use at most 12 "
+                "agents, or alignment_against=all, its approximation."
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values that JSON can hold (infinity by name)."""
+        return {k: ("inf" if v == math.inf else v) for k, v in asdict(self).items()}
+
+    def digest(self) -> str:
+        """Return a short name for this configuration."""
+        text = json.dumps(self.to_json(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+PROFILES: Mapping[str, Mapping[str, Any]] = {
+    "paper": {},
+    "default": {
+        "rings": "chordless",
+        "max_ring": 4,
+        "retention": 0.1,
+        "reward_step": 3.0,
+        "prototype_distance": "unit",
+        "prototype_reduce": "mean",
+    },
+}
+
+OPTIONS = {option.name: option for option in fields(Config)}
+
+
+def make_config(settings: Mapping[str, Any]) -> Config:
+    """Resolve what a user set, by name, over the profile it names.
+
+    >>> make_config({"beta": "inf"}).beta
+    inf
+    >>> make_config({"bta": 2})
+    Traceback (most recent call last):
+    motifair.errors.MotifairError: There is no option 'bta'. Did you mean beta?
+    """
+    for name in settings:
+        if name not in OPTIONS:
+            raise MotifairError(f"There is no option '{name}'. {nearest(name, OPTIONS)}")
+    given = {name: _parsed(name, value) for name, value in settings.items()}
+    profile = given.get("profile", "default")
+    if profile not in PROFILES:
+        raise MotifairError(f"There is no profile '{profile}'. {nearest(profile, PROFILES)}")
+    return Config(**{**PROFILES[profile], **given})
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """Read settings from a TOML or JSON file (such as the `config.json` of an earlier run)."""
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise MotifairError(f"--config {path} cannot be read: {error.strerror}.") from error
+    try:
+        content = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+    except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
+        raise MotifairError(f"--config {path} is not valid {path.suffix[1:]}: {error}.") from error
+    if not isinstance(content, dict):
+        raise MotifairError(f"--config {path} must hold options by name.")
+    return content
+
+
+def parse_assignments(assignments: list[str]) -> dict[str, str]:
+    """Read `key=value` words.
+
+    >>> parse_assignments(["beta=2"])
+    {'beta': '2'}
+    """
+    found = {}
+    for word in assignments:
+        key, equals, value = word.partition("=")
+        if not equals or not key:
+            raise MotifairError(f"--set takes key=value, not '{word}'.")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def _parsed(name: str, value: Any) -> Any:
+    """Turn text or a number into the option's own type."""
+    kind = type(OPTIONS[name].default)
+    text = str(value).strip().lower()
+    if kind is bool:
+        if text in ("true", "yes", "1", "false", "no", "0"):
+            return text in ("true", "yes", "1")
+        raise MotifairError(f"{name} takes true or false, not '{value}'.")
+    if kind is str:
+        return str(value)
+    try:
+        number = float(text)
+        if kind is int:
+            if not number.is_integer():
+                raise ValueError
+            return int(number)
+        return number
+    except (ValueError, OverflowError):
+        wanted = "a whole number" if kind is int else "a number"
+        raise MotifairError(f"{name} takes {wanted}, not '{value}'.") from None
+
+
+def _check_range(name: str, value: Any, rule: Mapping[str, Any]) -> None:
+    """Refuse a value outside its choices or limits, and NaN."""
+    choices = rule["choices"]
+    if choices and value not in choices:
+        raise MotifairError(f"{name} takes {' or '.join(choices)}, not '{value}'.")
+    if isinstance(value, str):
+        return
+    checks = {
+        "above": ("greater than", lambda limit: value > limit),
+        "least": ("at least", lambda limit: value >= limit),
+        "most": ("at most", lambda limit: value <= limit),
+        "below": ("less than", lambda limit: value < limit),
+    }
+    wanted = [f"{words} {rule[k]:g}" for k, (words, _) in checks.items() if rule[k] is not None]
+    if not all(holds(rule[k]) for k, (_, holds) in checks.items() if rule[k] is not None):
+        raise MotifairError(f"{name} must be {' and '.join(wanted)}, not {value}.")
+    if value == math.inf and name != "beta":
+        raise MotifairError(f"{name} must be a finite number.")

@@ -1,0 +1,1 @@
+"""How good and how fair: accuracy, fairness with its uncertainty, intervals."""

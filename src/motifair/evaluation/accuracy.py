@@ -1,0 +1,19 @@
+"""Share of graphs classified correctly."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from motifair.graphs.batch import Batch
+from motifair.models import GIN
+
+
+@torch.no_grad()
+def accuracy(model: GIN, weights: Tensor, batch: Batch) -> Tensor:
+    """Return each agent's accuracy on its own graphs, `(R, D) -> (R,)`, without dropout."""
+    parameters = model.layout.unpack(weights)
+    predicted = model.classify(parameters, model.embed(parameters, batch)).argmax(dim=-1)
+    real = batch.graph_weight > 0
+    correct = ((predicted == batch.target) & real).sum(dim=1)
+    return correct.double() / real.sum(dim=1)

@@ -1,0 +1,1 @@
+"""Server, agents, the round loop, and what is kept of a run."""

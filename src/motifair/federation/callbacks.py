@@ -1,0 +1,46 @@
+"""Hooks into the round loop: progress, checkpoints, trackers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from motifair.federation.history import History
+from motifair.federation.state import FederationState, save_state
+
+
+class Callback:
+    """Does nothing; a subclass overrides what it wants to hear."""
+
+    def on_round(self, state: FederationState, history: History) -> None:
+        """Hear that a round is done and recorded."""
+
+    def on_stop(self, state: FederationState, history: History) -> None:
+        """Hear that the run stops early, after this round."""
+
+    def on_end(self, state: FederationState, history: History) -> None:
+        """Hear that the last round is done."""
+
+
+class Checkpoint(Callback):
+    """Saves the state at most every few seconds, and at the end without the optimiser."""
+
+    def __init__(self, path: Path, about: Mapping[str, Any], seconds: float = 5.0) -> None:
+        self.path, self.about, self.seconds = path, about, seconds
+        self.saved = time.monotonic()
+
+    def on_round(self, state: FederationState, history: History) -> None:
+        """Save if it is time."""
+        if time.monotonic() - self.saved >= self.seconds:
+            self.on_stop(state, history)
+
+    def on_stop(self, state: FederationState, history: History) -> None:
+        """Save all that is needed to go on."""
+        save_state(self.path, state, history, self.about, final=False)
+        self.saved = time.monotonic()
+
+    def on_end(self, state: FederationState, history: History) -> None:
+        """Save what is worth keeping."""
+        save_state(self.path, state, history, self.about, final=True)

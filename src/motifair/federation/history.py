@@ -1,0 +1,46 @@
+"""What happened to every agent in every round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+COLUMNS = (
+    "value", "alignment", "diversity", "kept", "payoff", "compensation", "update_norm", "loss",
+    "accuracy",
+)  # fmt: skip
+
+
+class History:
+    """A table `(rounds, agents)` for each of `COLUMNS`, and the server model's accuracy.
+
+    Rounds not yet run, and accuracies not evaluated, are NaN.
+    """
+
+    def __init__(self, names: Sequence[str], rounds: int) -> None:
+        self.names = tuple(names)
+        self.columns = {c: np.full((rounds, len(names)), np.nan) for c in COLUMNS}
+        self.global_accuracy = np.full(rounds, np.nan)
+
+    def __repr__(self) -> str:
+        done = int(np.isfinite(self.columns["loss"]).all(axis=1).sum())
+        return f"History({done} rounds of {len(self.names)} agents)"
+
+    def record(self, round: int, row: Mapping[str, np.ndarray]) -> None:
+        """Write what is known of a round (counted from 1)."""
+        for column, values in row.items():
+            self.columns[column][round - 1] = values
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row for each round and agent."""
+        rounds = len(self.global_accuracy)
+        frame = pd.DataFrame(
+            {
+                "round": np.repeat(np.arange(1, rounds + 1), len(self.names)),
+                "agent": np.tile(np.array(self.names), rounds),
+                **{c: self.columns[c].ravel() for c in COLUMNS},
+            }
+        )
+        return frame.astype({"kept": "Int64"})

@@ -1,0 +1,36 @@
+"""What travels between agents and server, as rows: one row for each agent, in order of name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Uploads:
+    """What agents send after local training.
+
+    `update (A, D)` is the change of the shared parameters, `gradient (A, D)` the mean raw gradient
+    where the method aligns gradients, `prototypes (M, H)` the local prototypes of all agents one
+    after another, `loss (A,)` for the record.
+    """
+
+    update: Tensor
+    gradient: Tensor | None
+    prototypes: Tensor | None
+    loss: Tensor
+
+
+@dataclass(frozen=True)
+class Downloads:
+    """What the server sends back: to each agent its own reward and its own motifs' prototypes.
+
+    `reward (A, D)`, `kept (A,)` the components in it; `prototypes (M, H)` and `active (M,)` in the
+    order of the uploads.
+    """
+
+    reward: Tensor
+    kept: Tensor
+    prototypes: Tensor | None
+    active: Tensor | None

@@ -1,0 +1,129 @@
+"""The server's side of a round: aggregate, align, value, allocate, settle, prototypes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from motifair.federation.protocol import Downloads, Uploads
+from motifair.mechanism.aggregation import aggregate
+from motifair.mechanism.allocation import sparsify
+from motifair.mechanism.diversity import diversity
+from motifair.methods import Method, Seen
+from motifair.motifs.prototypes import global_prototypes
+from motifair.motifs.vocabulary import MotifIndex
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """What the server carries from round to round, in float64.
+
+    The shared part of its model `(D,)`, the agents' values and the sum of their earlier ones
+    `(A,)`, the global prototypes `(K, H)` and which of them exist `(K,)`.
+    """
+
+    round: int
+    weights: Tensor
+    value: Tensor
+    value_sum: Tensor
+    prototypes: Tensor
+    active: Tensor
+
+
+class Server:
+    """Follows a method's recipe. It holds no state of a run: every step maps state to state."""
+
+    def __init__(
+        self,
+        method: Method,
+        graphs: Tensor,
+        blocks: tuple[int, ...],
+        index: MotifIndex | None,
+        hidden: int,
+    ) -> None:
+        self.method, self.graphs, self.blocks, self.hidden = method, graphs, blocks, hidden
+        device = graphs.device
+        self.keys = () if index is None else index.keys
+        if index is None:
+            self.diversity = torch.full(graphs.shape, torch.nan, dtype=torch.float64, device=device)
+            self.motif = self.agent = torch.zeros(0, dtype=torch.int64, device=device)
+        else:
+            self.diversity = diversity(torch.as_tensor(index.sizes, device=device), len(index.keys))
+            self.motif = torch.as_tensor(index.motif, device=device)
+            self.agent = torch.as_tensor(index.agent, device=device)
+
+    def start(self, shared: Tensor) -> ServerState:
+        """Begin: every agent has value 1/N, and no motif has a prototype yet."""
+        agents = len(self.graphs)
+        value = torch.full((agents,), 1 / agents, dtype=torch.float64, device=shared.device)
+        prototypes = value.new_zeros(len(self.keys), self.hidden)
+        return ServerState(
+            round=0,
+            weights=shared.double(),
+            value=value,
+            value_sum=torch.zeros_like(value),
+            prototypes=prototypes,
+            active=torch.zeros(len(self.keys), dtype=torch.bool, device=shared.device),
+        )
+
+    def share_prototypes(
+        self, local: Tensor | None, value: Tensor, previous: Tensor, active: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Merge the agents' prototypes by value; none uploaded leaves the previous ones."""
+        if local is None:
+            return previous, active
+        return global_prototypes(local.double(), self.motif, self.agent, value, previous, active)
+
+    def step(
+        self, state: ServerState, uploads: Uploads
+    ) -> tuple[ServerState, Downloads, dict[str, np.ndarray]]:
+        """Take one round: new state, what every agent receives, and what goes into the record."""
+        method = self.method
+        updates = uploads.update.double()
+        seen = Seen(
+            updates=updates,
+            gradients=None if uploads.gradient is None else uploads.gradient.double(),
+            graphs=self.graphs,
+            diversity=self.diversity,
+            value=state.value,
+            earlier_mean=state.value_sum / max(state.round, 1),
+            rounds=state.round,
+        )
+        weights = method.weigh(seen)
+        update = aggregate(updates, weights)
+        alignment = method.align(seen, weights)
+        value = method.valuate(seen, alignment)
+        reward, kept = sparsify(update, method.ratio(value), self.blocks)
+        payoff, compensation = method.settle(seen, value)
+        prototypes, active = self.share_prototypes(
+            uploads.prototypes, value, state.prototypes, state.active
+        )
+        new = ServerState(
+            round=state.round + 1,
+            weights=state.weights + method.adoption[1] * update,
+            value=value,
+            value_sum=state.value_sum + value,
+            prototypes=prototypes,
+            active=active,
+        )
+        record = {
+            "value": value,
+            "alignment": alignment,
+            "diversity": self.diversity,
+            "kept": kept,
+            "payoff": payoff,
+            "compensation": compensation,
+            "update_norm": updates.norm(dim=-1),
+            "loss": uploads.loss,
+        }
+        downloads = Downloads(reward, kept, *self.for_agents(new))
+        return new, downloads, {k: v.double().cpu().numpy() for k, v in record.items()}
+
+    def for_agents(self, state: ServerState) -> tuple[Tensor | None, Tensor | None]:
+        """Return, entry by entry, the global prototypes of the motifs each agent owns."""
+        if not self.method.uses_prototypes:
+            return None, None
+        return state.prototypes[self.motif], state.active[self.motif]

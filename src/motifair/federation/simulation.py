@@ -1,0 +1,157 @@
+"""One method on one data split, all agents and the server in this process."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from motifair.config import Config
+from motifair.errors import MotifairError
+from motifair.evaluation.accuracy import accuracy
+from motifair.federation.agents import Agents
+from motifair.federation.history import History
+from motifair.federation.server import Server
+from motifair.federation.state import FederationState
+from motifair.graphs.batch import Shard, collate, make_shard
+from motifair.graphs.features import fit_features, motif_labels, resolve_features
+from motifair.graphs.split import Split
+from motifair.learning.randomness import DropoutMasks
+from motifair.learning.training import LocalTraining
+from motifair.methods import make_method
+from motifair.models import GIN
+from motifair.motifs.extract import count_motifs
+from motifair.motifs.vocabulary import MotifIndex, Vocabulary, select_vocabulary
+
+
+class Simulation:
+    """Builds agents and server from a split; `seed` drives initial weights and training."""
+
+    def __init__(
+        self,
+        config: Config,
+        split: Split,
+        *,
+        seed: int,
+        device: torch.device,
+        threads: int = 1,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        self.config, self.split, self.seed, self.device = config, split, seed, device
+        self.method = make_method(config)
+        graphs, shares = split.graphs, split.partition
+        features = fit_features(graphs, np.concatenate(shares.train), config.features)
+        vocabularies = self._vocabularies() if self.method.uses_motifs else None
+        train = [
+            make_shard(
+                graphs.select(t), features, None if vocabularies is None else vocabularies[k].incidence
+            )
+            for k, t in enumerate(shares.train)
+        ]
+        test = [make_shard(graphs.select(t), features) for t in shares.test]
+        self.global_test = collate(
+            [make_shard(graphs.select(shares.global_test), features)], device, dtype
+        )
+        self.model = GIN(features.width, graphs.classes, config.hidden, config.layers)
+        self.initial = self.model.layout.initial(seed, dtype).to(device)
+        self.agents = self._agents(train, test, threads, dtype)
+        self.index = None if vocabularies is None else MotifIndex.of([v.keys for v in vocabularies])
+        self.server = self._server(train)
+
+    def start(self) -> FederationState:
+        """Return the state before the first round, initial prototypes included."""
+        agents = self.agents.start(self.initial)
+        server = self.server.start(self.initial[self.agents.shared])
+        if self.method.uses_prototypes:
+            prototypes, active = self.server.share_prototypes(
+                self.agents.prototypes(agents), server.value, server.prototypes, server.active
+            )
+            server = type(server)(
+                **{**vars(server), "prototypes": prototypes, "active": active},
+            )
+        return FederationState(agents, server)
+
+    def history(self) -> History:
+        """Return an empty history for this run."""
+        return History(self.split.names, self.config.rounds)
+
+    def round(self, state: FederationState) -> tuple[FederationState, dict[str, np.ndarray]]:
+        """One round: agents train, the server values and rewards, agents adopt."""
+        trained, uploads = self.agents.train(
+            state.agents, state.round + 1, *self.server.for_agents(state.server)
+        )
+        server, downloads, record = self.server.step(state.server, uploads)
+        agents = self.agents.adopt(state.agents, trained, downloads)
+        return FederationState(agents, server), record
+
+    def evaluate(self, state: FederationState) -> tuple[np.ndarray, float]:
+        """Return each agent's accuracy on its own test set, and the server model's on the global.
+
+        Where only convolutions are shared, the server model is completed for this purpose by the
+        mean of the agents' personal layers, weighted as the updates are.
+        """
+        local = self.agents.accuracy(state.agents).cpu().numpy()
+        if not self.method.global_model:
+            return local, float("nan")
+        row = self.global_weights(state)
+        return local, float(accuracy(self.model, row[None], self.global_test)[0])
+
+    def global_weights(self, state: FederationState) -> Tensor:
+        """Return the server's model as a full row `(D,)`."""
+        weights = state.agents.weights
+        row = weights.double().mean(dim=0)
+        row[self.agents.shared] = state.server.weights
+        return row.to(weights.dtype)
+
+    def _vocabularies(self) -> list[Vocabulary]:
+        c, graphs = self.config, self.split.graphs
+        labels = motif_labels(graphs, resolve_features(graphs, c.features))
+        found = count_motifs(graphs, labels, rings=c.rings, max_ring=c.max_ring)
+        chosen = []
+        for name, train in zip(self.split.names, self.split.partition.train, strict=True):
+            counts = found.counts[train]
+            if counts.nnz == 0:
+                raise MotifairError(
+                    f"No training graph of agent '{name}' has an edge, so it has no motif; "
+                    "give it graphs with edges."
+                )
+            chosen.append(
+                select_vocabulary(
+                    counts, found.keys, fraction=c.vocabulary_fraction, form=c.tfidf
+                )
+            )
+        return chosen
+
+    def _agents(
+        self, train: list[Shard], test: list[Shard], threads: int, dtype: torch.dtype
+    ) -> Agents:
+        c = self.config
+        training = LocalTraining(
+            model=self.model,
+            terms=self.method.terms(),
+            epochs=c.local_epochs,
+            learning_rate=c.learning_rate,
+            weight_decay=c.weight_decay,
+            masks=DropoutMasks(c.dropout, dtype, self.device),
+        )
+        return Agents(
+            self.split.names,
+            train,
+            test,
+            self.method,
+            training,
+            batch_size=c.batch_size,
+            seed=self.seed,
+            stack=1 if self.device.type == "cpu" else len(train),
+            threads=threads,
+            device=self.device,
+            dtype=dtype,
+        )
+
+    def _server(self, train: list[Shard]) -> Server:
+        shared = self.agents.shared
+        blocks = (shared.stop - shared.start,)
+        if self.config.mask_scope == "layer":
+            blocks = self.model.layout.tensor_sizes(shared)
+        graphs = torch.tensor([len(s) for s in train], device=self.device)
+        return Server(self.method, graphs, blocks, self.index, self.config.hidden)

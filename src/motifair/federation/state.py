@@ -1,0 +1,109 @@
+"""All that a run needs to go on from a round, as one object and as one file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from motifair.errors import MotifairError
+from motifair.federation.agents import AgentsState
+from motifair.federation.history import COLUMNS, History
+from motifair.federation.server import ServerState
+from motifair.files import write_atomic
+from motifair.learning.adam import Moments
+
+FORMAT = "motifair-state-1"
+
+
+@dataclass(frozen=True)
+class FederationState:
+    """The agents' and the server's state after `server.round` rounds.
+
+    Randomness is keyed by seed, agent and round, so nothing else has to be remembered.
+    """
+
+    agents: AgentsState
+    server: ServerState
+
+    @property
+    def round(self) -> int:
+        """Rounds done."""
+        return self.server.round
+
+
+def save_state(
+    path: Path, state: FederationState, history: History, about: Mapping[str, Any], *, final: bool
+) -> None:
+    """Write state and history to one safetensors file, atomically.
+
+    `about` says whose state it is and must match on loading. A final state keeps the models but
+    not the optimiser's moments, which nothing reads any more.
+    """
+    tensors = {f"history.{c}": torch.from_numpy(v) for c, v in history.columns.items()}
+    tensors["history.global_accuracy"] = torch.from_numpy(history.global_accuracy)
+    tensors["agents.weights"] = state.agents.weights
+    tensors |= {
+        f"server.{f.name}": getattr(state.server, f.name)
+        for f in fields(ServerState)
+        if f.name != "round"
+    }
+    if not final:
+        tensors |= {
+            f"moments.{f.name}": getattr(state.agents.moments, f.name) for f in fields(Moments)
+        }
+    metadata = {
+        "format": FORMAT,
+        "round": str(state.round),
+        "names": json.dumps(history.names),
+        "about": json.dumps(about, sort_keys=True),
+    }
+    plain = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+    write_atomic(path, save(plain, metadata))
+
+
+def load_history(path: Path, about: Mapping[str, Any]) -> tuple[int, History]:
+    """Read how far a saved state is and its history; refuse one of another run."""
+    metadata, tensors = _read(path, "history.")
+    if metadata.get("format") != FORMAT or metadata["about"] != json.dumps(about, sort_keys=True):
+        raise MotifairError(
+            f"{path} belongs to a run with another configuration; use another out folder, "
+            "or delete this one."
+        )
+    history = History(json.loads(metadata["names"]), len(tensors["history.global_accuracy"]))
+    for column in COLUMNS:
+        history.columns[column] = tensors[f"history.{column}"].numpy()
+    history.global_accuracy = tensors["history.global_accuracy"].numpy()
+    return int(metadata["round"]), history
+
+
+def load_state(path: Path, device: torch.device) -> FederationState:
+    """Read the state itself; a final one has no moments, and cannot go on."""
+    metadata, tensors = _read(path, "")
+    tensors = {name: t.to(device) for name, t in tensors.items()}
+    weights = tensors["agents.weights"]
+    moments = Moments.zero(weights)
+    if "moments.first" in tensors:
+        moments = Moments(**{f.name: tensors[f"moments.{f.name}"] for f in fields(Moments)})
+    server = {f.name: tensors[f"server.{f.name}"] for f in fields(ServerState) if f.name != "round"}
+    return FederationState(
+        AgentsState(weights, moments), ServerState(round=int(metadata["round"]), **server)
+    )
+
+
+def _read(path: Path, prefix: str) -> tuple[dict[str, str], dict[str, Tensor]]:
+    try:
+        with safe_open(str(path), "pt") as file:  # type: ignore[no-untyped-call]
+            names = [name for name in file.keys() if name.startswith(prefix)]  # noqa: SIM118
+            return file.metadata() or {}, {name: file.get_tensor(name) for name in names}
+    except (SafetensorError, OSError) as error:
+        raise MotifairError(
+            f"{path} cannot be read ({error}); delete it to do that part of the run again."
+        ) from error

@@ -1,0 +1,1 @@
+"""The paper's equations as pure functions: torch in, torch out, nothing else of ours."""

@@ -1,0 +1,99 @@
+"""How well an agent's vector points where the federation goes: φ_i."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+SMALLEST_NORM = 1e-12
+MOST_AGENTS_EXACT = 12
+
+
+def cosine(a: Tensor, b: Tensor) -> Tensor:
+    """cos(a, b) over the last axis; 0 where either vector vanishes.
+
+    >>> cosine(torch.tensor([[3.0, 4.0], [0.0, 0.0]]), torch.tensor([3.0, 4.0])).tolist()
+    [1.0, 0.0]
+    """
+    norm_a, norm_b = a.norm(dim=-1), b.norm(dim=-1)
+    defined = (norm_a >= SMALLEST_NORM) & (norm_b >= SMALLEST_NORM)
+    product = (a * b).sum(dim=-1)
+    return torch.where(defined, product / torch.where(defined, norm_a * norm_b, 1.0), 0.0)
+
+
+def alignment(updates: Tensor, weights: Tensor) -> Tensor:
+    """E7: φ_i ≈ cos(u_i, u_N) with u_N = Σ_j a_j u_j, `(..., A, D), (..., A) -> (..., A)`.
+
+    >>> alignment(torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([1.0, 0.0])).tolist()
+    [1.0, 0.0]
+    """
+    total = (updates * weights.to(updates.dtype).unsqueeze(-1)).sum(dim=-2, keepdim=True)
+    return cosine(updates, total)
+
+
+def alignment_with_others(updates: Tensor, weights: Tensor) -> Tensor:
+    """φ_i = cos(u_i, u_N − a_i u_i): as E7, with the agent's own echo left out of the reference.
+
+    >>> alignment_with_others(torch.eye(2), torch.tensor([0.5, 0.5])).tolist()
+    [0.0, 0.0]
+    """
+    weighted = updates * weights.to(updates.dtype).unsqueeze(-1)
+    return cosine(updates, weighted.sum(dim=-2, keepdim=True) - weighted)
+
+
+def shapley_alignment(updates: Tensor, weights: Tensor) -> Tensor:
+    """E2 with E6: exact Shapley value of ν(S) = cos(Σ_{j∈S} a_j u_j, u_N), `(A, D), (A,) -> (A,)`.
+
+    All 2^A coalitions are valued through the Gram matrix of the weighted updates, so the cost in
+    D is that of one product. ν(∅) = 0. The values add up to ν(N) = 1.
+
+    >>> shapley_alignment(torch.eye(2).double(), torch.ones(2)).round(decimals=9).tolist()
+    [0.5, 0.5]
+    """
+    agents = updates.shape[-2]
+    if agents > MOST_AGENTS_EXACT:
+        raise ValueError(f"exact Shapley values are for at most {MOST_AGENTS_EXACT} agents")
+    weighted = updates * weights.to(updates.dtype).unsqueeze(-1)
+    member = (torch.arange(2**agents)[:, None] >> torch.arange(agents)) & 1
+    member = member.to(dtype=updates.dtype, device=updates.device)
+    # <u_S, u_N>, |u_S| and |u_N| from inner products of the agents' vectors alone.
+    gram = weighted @ weighted.mT
+    square = ((member @ gram) * member).sum(dim=-1).clamp(min=0)
+    product = member @ gram.sum(dim=-1)
+    norm = square.sqrt()
+    defined = (norm >= SMALLEST_NORM) & (norm[-1] >= SMALLEST_NORM)
+    value = torch.where(defined, product / torch.where(defined, norm * norm[-1], 1.0), 0.0)
+    return shapley(value)
+
+
+def shapley(game: Tensor) -> Tensor:
+    """E2: φ_i = Σ_{S∌i} |S|!(A−|S|−1)!/A! · [ν(S∪{i}) − ν(S)], `(2^A,) -> (A,)`.
+
+    `game[s]` is the value of the coalition whose members are the set bits of s.
+
+    >>> shapley(torch.tensor([0.0, 1.0, 1.0, 4.0])).tolist()
+    [2.0, 2.0]
+    """
+    agents = int(math.log2(len(game)))
+    coalition = torch.arange(len(game), device=game.device)
+    size = sum((coalition >> i) & 1 for i in range(agents))
+    chance = torch.tensor(
+        [1 / (agents * math.comb(agents - 1, s)) for s in range(agents)],
+        dtype=game.dtype,
+        device=game.device,
+    )
+    values = []
+    for i in range(agents):
+        without = coalition[(coalition >> i) & 1 == 0]
+        gain = game[without | (1 << i)] - game[without]
+        values.append((chance[size[without]] * gain).sum())  # type: ignore[index]
+    return torch.stack(values)
+
+
+ALIGNMENTS = {
+    "all": alignment,
+    "others": alignment_with_others,
+    "shapley": shapley_alignment,
+}

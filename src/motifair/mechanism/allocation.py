@@ -1,0 +1,54 @@
+"""The reward during training: how much of the global update an agent receives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def reward_ratio(value: Tensor, beta: float) -> Tensor:
+    """q_i = max(0, tanh(β r_i)) / max_j tanh(β r_j) of E3, `(..., A) -> (..., A)`.
+
+    β = ∞ gives 1 to every agent with a positive value.
+
+    >>> reward_ratio(torch.tensor([0.2, 0.1, -0.1]).double(), beta=1.0).round(decimals=3).tolist()
+    [1.0, 0.505, 0.0]
+    >>> reward_ratio(torch.tensor([0.2, 0.1, -0.1]), beta=float("inf")).tolist()
+    [1.0, 1.0, 0.0]
+    """
+    if beta == float("inf"):
+        return (value > 0).to(value.dtype)
+    reached = torch.tanh(beta * value)
+    return reached.clamp(min=0) / reached.amax(dim=-1, keepdim=True)
+
+
+def ranks(update: Tensor) -> Tensor:
+    """Return each component's place by magnitude, largest first, ties by lower index, `(..., D)`.
+
+    >>> ranks(torch.tensor([1.0, -3.0, 3.0])).tolist()
+    [2, 0, 1]
+    """
+    order = torch.sort(update.abs(), dim=-1, descending=True, stable=True).indices
+    place = torch.arange(update.shape[-1], device=update.device).expand_as(order)
+    return torch.empty_like(order).scatter_(-1, order, place)
+
+
+def sparsify(update: Tensor, ratio: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """E3: reward_i = mask(u_N, ⌊D·q_i⌋), the largest components by magnitude, zero elsewhere.
+
+    `update (D,)`, `ratio (A,)` and the sizes of the blocks that are masked each by itself (one
+    block: the whole update) give the rewards `(A, D)` and how many components each agent keeps.
+
+    >>> reward, kept = sparsify(torch.tensor([1.0, -3.0]), torch.tensor([1.0, 0.5, 0.0]), [2])
+    >>> reward.tolist(), kept.tolist()
+    ([[1.0, -3.0], [0.0, -3.0], [0.0, 0.0]], [2, 1, 0])
+    """
+    rewards, kept = [], torch.zeros(len(ratio), dtype=torch.int64, device=update.device)
+    for block in update.split(list(sizes), dim=-1):
+        count = (ratio * block.shape[-1]).floor().long()
+        chosen = ranks(block) < count[:, None]
+        rewards.append(torch.where(chosen, block, 0.0))
+        kept += count
+    return torch.cat(rewards, dim=-1), kept

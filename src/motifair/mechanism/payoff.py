@@ -1,0 +1,75 @@
+"""The payment after a round: what rewards, punishes, and compensates for late contribution."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from motifair.mechanism.alignment import shapley
+
+MOST_AGENTS_EXACT = 14
+
+
+def compensation(value: Tensor, earlier_mean: Tensor, rounds: int) -> Tensor:
+    """E4: μ_i^t = max(r_i^t − mean of r_i^1..r_i^{t−1}, 0); 0 in the first round. `(..., A)`.
+
+    `rounds` is t−1, how many rounds the mean is over.
+
+    >>> compensation(torch.tensor([0.5, 0.125]), torch.tensor([0.25, 0.5]), rounds=5).tolist()
+    [0.25, 0.0]
+    """
+    if rounds == 0:
+        return torch.zeros_like(value)
+    return (value - earlier_mean).clamp(min=0)
+
+
+def payoff(value: Tensor, bonus: Tensor, budget: float) -> Tensor:
+    """E5: p_i = r_i if r_i < 0 else r_i + μ_i;  payoff_i = B·p_i / Σ_j p_j. `(..., A)`.
+
+    Since Σ r = 1 and μ ≥ 0, the sum of p is at least 1.
+
+    >>> payoff(torch.tensor([0.75, 0.5, -0.25]), torch.tensor([1.0, 0.0, 9.0]), budget=2.0).tolist()
+    [1.75, 0.5, -0.25]
+    """
+    share = torch.where(value < 0, value, value + bonus)
+    return budget * share / share.sum(dim=-1, keepdim=True)
+
+
+def equal_payoff(graphs: Tensor, budget: float) -> Tensor:
+    """Pay everyone B/N, `(A,) -> (A,)`."""
+    return torch.full(graphs.shape, budget / graphs.shape[-1], dtype=torch.float64)
+
+
+def individual_payoff(graphs: Tensor, budget: float) -> Tensor:
+    """Pay by what each agent would be worth alone: Φ({i}) = log(1+|D_i|)."""
+    share = torch.log1p(graphs.double())
+    return budget * share / share.sum()
+
+
+def union_payoff(graphs: Tensor, budget: float) -> Tensor:
+    """Pay by what would be lost without the agent: Φ(N) − Φ(N∖{i}), Φ(S) = log(1+Σ_S|D_j|)."""
+    total = graphs.double().sum()
+    share = torch.log1p(total) - torch.log1p(total - graphs)
+    return budget * share / share.sum()
+
+
+def shapley_payoff(graphs: Tensor, budget: float) -> Tensor:
+    """Pay by the Shapley value of Φ(S) = log(1+Σ_S|D_j|), exactly, for at most 14 agents.
+
+    >>> shapley_payoff(torch.tensor([5, 5]), budget=1.0).tolist()
+    [0.5, 0.5]
+    """
+    agents = len(graphs)
+    if agents > MOST_AGENTS_EXACT:
+        raise ValueError(f"exact Shapley payoffs are for at most {MOST_AGENTS_EXACT} agents")
+    member = (torch.arange(2**agents)[:, None] >> torch.arange(agents)) & 1
+    share = shapley(torch.log1p((member * graphs.cpu()).sum(dim=1).double()))
+    return budget * share / share.sum()
+
+
+SIZE_PAYOFFS = {
+    "equal": equal_payoff,
+    "individual": individual_payoff,
+    "union": union_payoff,
+    "shapley": shapley_payoff,
+}

@@ -1,0 +1,89 @@
+"""The paper's mechanism: value by alignment and diversity, reward by value, pay by value."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from motifair.learning.objective import PrototypeTerm, Term, supervised
+from motifair.mechanism.aggregation import size_weights, value_weights
+from motifair.mechanism.alignment import ALIGNMENTS
+from motifair.mechanism.allocation import reward_ratio
+from motifair.mechanism.payoff import SIZE_PAYOFFS, compensation, payoff
+from motifair.mechanism.value import update_value
+from motifair.methods.base import Method, Seen
+
+
+class Motifair(Method):
+    """E3-E5, E7-E13 as the configuration reads them."""
+
+    name = "motifair"
+    summary = "value by alignment and motif diversity; sparse rewards; payoffs; prototypes"
+    uses_motifs = True
+    options = frozenset(
+        {
+            "share", "rings", "max_ring", "vocabulary_fraction", "tfidf", "alignment_of",
+            "alignment_against", "value_update", "value_rate", "diversity_weight", "aggregation",
+            "beta", "mask_scope", "retention", "reward_step", "prototype_distance",
+            "prototype_reduce", "prototype_weight", "budget", "payoff",
+        }
+    )  # fmt: skip
+
+    @property
+    def uses_prototypes(self) -> bool:
+        """Prototypes are exchanged unless they would weigh nothing."""
+        return self.config.prototype_weight > 0
+
+    @property
+    def uses_gradients(self) -> bool:
+        """Raw gradients are uploaded if they are what is aligned."""
+        return self.config.alignment_of == "gradient"
+
+    @property
+    def adoption(self) -> tuple[float, float]:
+        """κ and s."""
+        return self.config.retention, self.config.reward_step
+
+    def terms(self) -> tuple[Term, ...]:
+        """E13."""
+        if not self.uses_prototypes:
+            return (supervised,)
+        c = self.config
+        return (
+            supervised,
+            PrototypeTerm(c.prototype_weight, c.prototype_distance, c.prototype_reduce),
+        )
+
+    def weigh(self, seen: Seen) -> Tensor:
+        """E12 with the values of the previous round, or E1."""
+        if self.config.aggregation == "size":
+            return size_weights(seen.graphs)
+        return value_weights(seen.value)
+
+    def align(self, seen: Seen, weights: Tensor) -> Tensor:
+        """E7, its leave-one-out form, or E2 with E6."""
+        vectors = seen.gradients if self.uses_gradients else seen.updates
+        assert vectors is not None
+        return ALIGNMENTS[self.config.alignment_against](vectors, weights)
+
+    def valuate(self, seen: Seen, alignment: Tensor) -> Tensor:
+        """E9."""
+        return update_value(
+            seen.value,
+            alignment,
+            seen.diversity,
+            rate=self.config.value_rate,
+            weight=self.config.diversity_weight,
+            rule=self.config.value_update,
+        )
+
+    def ratio(self, value: Tensor) -> Tensor:
+        """E3."""
+        return reward_ratio(value, self.config.beta)
+
+    def settle(self, seen: Seen, value: Tensor) -> tuple[Tensor, Tensor]:
+        """E4 and E5, or a rule that looks at data sizes alone."""
+        bonus = compensation(value, seen.earlier_mean, seen.rounds)
+        if self.config.payoff == "paper":
+            return payoff(value, bonus, self.config.budget), bonus.where(value >= 0, 0.0)
+        paid = SIZE_PAYOFFS[self.config.payoff](seen.graphs, self.config.budget)
+        return paid.to(value.device), 0 * bonus
