@@ -61,7 +61,8 @@ class BagSum:
     def __call__(self, rows: Tensor) -> Tensor:
         """Apply to `(inputs, H)`, differentiably.
 
-        >>> swap = BagSum.of(sparse.csr_array([[0, 1], [1, 0]]), torch.device("cpu"), weighted=False)
+        >>> matrix = sparse.csr_array([[0, 1], [1, 0]])
+        >>> swap = BagSum.of(matrix, torch.device("cpu"), weighted=False)
         >>> swap(torch.tensor([[1.0], [2.0]])).flatten().tolist()
         [2.0, 1.0]
         """
@@ -78,7 +79,7 @@ class _BagSum(torch.autograd.Function):
         return forward(rows)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         return ctx.backward_bags(grad.contiguous()), None, None
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -170,7 +170,7 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise MotifairError(f"--config {path} is not valid {path.suffix[1:]}: {error}.") from error
     if not isinstance(content, dict):
         raise MotifairError(f"--config {path} must hold options by name.")
-    return content
+    return dict(content.get("options", content))
 
 
 def parse_assignments(assignments: list[str]) -> dict[str, str]:
@@ -190,7 +190,7 @@ def parse_assignments(assignments: list[str]) -> dict[str, str]:
 
 def _parsed(name: str, value: Any) -> Any:
     """Turn text or a number into the option's own type."""
-    kind = type(OPTIONS[name].default)
+    kind: type = type(getattr(Config, name))
     text = str(value).strip().lower()
     if kind is bool:
         if text in ("true", "yes", "1", "false", "no", "0"):
@@ -217,7 +217,7 @@ def _check_range(name: str, value: Any, rule: Mapping[str, Any]) -> None:
         raise MotifairError(f"{name} takes {' or '.join(choices)}, not '{value}'.")
     if isinstance(value, str):
         return
-    checks = {
+    checks: dict[str, tuple[str, Callable[[float], bool]]] = {
         "above": ("greater than", lambda limit: value > limit),
         "least": ("at least", lambda limit: value >= limit),
         "most": ("at most", lambda limit: value <= limit),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,9 @@ from typing import Any
 def write_atomic(path: Path, content: bytes | str) -> None:
     """Write to a temporary name beside `path`, flush it to disk, rename it into place."""
     data = content.encode() if isinstance(content, str) else content
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    temporary = Path(name)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with temporary.open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -32,7 +31,7 @@ def write_atomic(path: Path, content: bytes | str) -> None:
 
 def write_json(path: Path, content: Any) -> None:
     """Write JSON atomically, in a stable and readable form (NaN is written as null)."""
-    write_atomic(path, json.dumps(_finite(content), indent=2, ensure_ascii=False) + "\n")
+    write_atomic(path, json.dumps(finite(content), indent=2, ensure_ascii=False) + "\n")
 
 
 def read_json(path: Path) -> Any:
@@ -40,12 +39,12 @@ def read_json(path: Path) -> Any:
     return json.loads(path.read_text())
 
 
-def _finite(content: Any) -> Any:
+def finite(content: Any) -> Any:
     """Replace NaN by None and an infinity by its name: JSON knows neither."""
     if isinstance(content, dict):
-        return {str(k): _finite(v) for k, v in content.items()}
+        return {str(k): finite(v) for k, v in content.items()}
     if isinstance(content, list | tuple):
-        return [_finite(v) for v in content]
+        return [finite(v) for v in content]
     if isinstance(content, float):
         if content != content:
             return None

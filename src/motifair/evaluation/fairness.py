@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import stats
 
 SMALLEST_VARIANCE = 1e-12
 
 
-def fairness(alone: Sequence[float], federated: Sequence[float]) -> float:
+def fairness(alone: ArrayLike, federated: ArrayLike) -> float:
     """Return ρ(ξ, ψ): Pearson's correlation, over agents, of accuracy alone and in the federation.
 
     NaN where either does not vary: undefined is not zero.

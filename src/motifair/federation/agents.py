@@ -62,7 +62,9 @@ class Agents:
         self.loaders = [Loader(train[s], batch_size, device, dtype) for s in self.stacks]
         self.tests = [collate(test[s], device, dtype) for s in self.stacks]
         entries = torch.tensor([0] + [s.motifs.shape[1] for s in train]).cumsum(0).tolist()
-        self.entries = [slice(entries[s.start], entries[min(s.stop, len(names))]) for s in self.stacks]
+        self.entries = [
+            slice(entries[s.start], entries[min(s.stop, len(names))]) for s in self.stacks
+        ]
 
     def start(self, row: Tensor) -> AgentsState:
         """Give every agent the same initial weights `(D,)`."""

@@ -25,7 +25,7 @@ class Callback:
 
 
 class Checkpoint(Callback):
-    """Saves the state at most every few seconds, and at the end without the optimiser."""
+    """Saves the state at most every few seconds, and at the end what is worth keeping."""
 
     def __init__(self, path: Path, about: Mapping[str, Any], seconds: float = 5.0) -> None:
         self.path, self.about, self.seconds = path, about, seconds

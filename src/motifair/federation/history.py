@@ -41,6 +41,7 @@ class History:
                 "round": np.repeat(np.arange(1, rounds + 1), len(self.names)),
                 "agent": np.tile(np.array(self.names), rounds),
                 **{c: self.columns[c].ravel() for c in COLUMNS},
+                "global_accuracy": np.repeat(self.global_accuracy, len(self.names)),
             }
         )
         return frame.astype({"kept": "Int64"})

@@ -10,7 +10,7 @@ from motifair.federation.simulation import Simulation
 from motifair.federation.state import FederationState
 
 
-class Stopped(Exception):
+class Stopped(Exception):  # noqa: N818 - not an error
     """The run was asked to stop; its state was handed to the callbacks."""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -44,7 +46,9 @@ class Simulation:
         vocabularies = self._vocabularies() if self.method.uses_motifs else None
         train = [
             make_shard(
-                graphs.select(t), features, None if vocabularies is None else vocabularies[k].incidence
+                graphs.select(t),
+                features,
+                None if vocabularies is None else vocabularies[k].incidence,
             )
             for k, t in enumerate(shares.train)
         ]
@@ -66,9 +70,7 @@ class Simulation:
             prototypes, active = self.server.share_prototypes(
                 self.agents.prototypes(agents), server.value, server.prototypes, server.active
             )
-            server = type(server)(
-                **{**vars(server), "prototypes": prototypes, "active": active},
-            )
+            server = replace(server, prototypes=prototypes, active=active)
         return FederationState(agents, server)
 
     def history(self) -> History:
@@ -116,9 +118,7 @@ class Simulation:
                     "give it graphs with edges."
                 )
             chosen.append(
-                select_vocabulary(
-                    counts, found.keys, fraction=c.vocabulary_fraction, form=c.tfidf
-                )
+                select_vocabulary(counts, found.keys, fraction=c.vocabulary_fraction, form=c.tfidf)
             )
         return chosen
 
@@ -150,7 +150,7 @@ class Simulation:
 
     def _server(self, train: list[Shard]) -> Server:
         shared = self.agents.shared
-        blocks = (shared.stop - shared.start,)
+        blocks: tuple[int, ...] = (shared.stop - shared.start,)
         if self.config.mask_scope == "layer":
             blocks = self.model.layout.tensor_sizes(shared)
         graphs = torch.tensor([len(s) for s in train], device=self.device)

@@ -44,8 +44,8 @@ def save_state(
 ) -> None:
     """Write state and history to one safetensors file, atomically.
 
-    `about` says whose state it is and must match on loading. A final state keeps the models but
-    not the optimiser's moments, which nothing reads any more.
+    `about` says whose state it is and must match on loading. A final state is kept for its models,
+    without the optimiser's moments, which nothing reads any more.
     """
     tensors = {f"history.{c}": torch.from_numpy(v) for c, v in history.columns.items()}
     tensors["history.global_accuracy"] = torch.from_numpy(history.global_accuracy)
@@ -100,7 +100,7 @@ def load_state(path: Path, device: torch.device) -> FederationState:
 
 def _read(path: Path, prefix: str) -> tuple[dict[str, str], dict[str, Tensor]]:
     try:
-        with safe_open(str(path), "pt") as file:  # type: ignore[no-untyped-call]
+        with safe_open(str(path), "pt") as file:
             names = [name for name in file.keys() if name.startswith(prefix)]  # noqa: SIM118
             return file.metadata() or {}, {name: file.get_tensor(name) for name in names}
     except (SafetensorError, OSError) as error:

@@ -71,7 +71,7 @@ def _pyg(name: str, number: int, graph: Any) -> dict[str, Any]:
     }
 
 
-def _networkx(name: str, number: int, graph: nx.Graph) -> dict[str, Any]:
+def _networkx(name: str, number: int, graph: nx.Graph[Any]) -> dict[str, Any]:
     if "y" not in graph.graph:
         raise MotifairError(f"Graph {number} of {name} has no class; set graph.graph['y'].")
     place = {node: k for k, node in enumerate(graph)}

@@ -31,6 +31,7 @@ class Features:
         nodes = len(graphs.degree)
         if self.kind == "attributes":
             assert graphs.attribute is not None
+            assert self.mean is not None
             return sparse.csr_array((graphs.attribute - self.mean) / self.scale)
         if self.kind == "degree":
             column, known = np.minimum(graphs.degree, self.width - 1), np.ones(nodes, dtype=bool)

@@ -53,7 +53,8 @@ class GraphSet:
         Edges number nodes within the whole set. Loops are dropped, repeated edges and both
         directions of one edge are merged (the first edge label wins).
 
-        >>> path = GraphSet.build("path", nodes=[3], edges=[[0, 1], [1, 0], [1, 2], [2, 2]], target=[0])
+        >>> edges = [[0, 1], [1, 0], [1, 2], [2, 2]]
+        >>> path = GraphSet.build("path", nodes=[3], edges=edges, target=[0])
         >>> path.neighbour.tolist(), path.degree.tolist()
         ([1, 0, 2, 1], [1, 2, 1])
         """

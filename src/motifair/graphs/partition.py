@@ -77,7 +77,7 @@ def holdout(strata: Ints, fraction: float, rng: np.random.Generator) -> tuple[In
     """
     n = len(strata)
     wanted = min(int(np.ceil(fraction * n - 1e-9)), n)
-    values, code, size = np.unique(strata, return_inverse=True, return_counts=True)
+    _, code, size = np.unique(strata, return_inverse=True, return_counts=True)
     if size.min(initial=2) < 2:
         code, size = np.zeros(n, dtype=np.int64), np.array([n])
     quota = size * (wanted / n)

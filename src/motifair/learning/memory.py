@@ -27,4 +27,5 @@ def keep_freed_memory() -> bool:
         _TRIM_THRESHOLD: 2**31 - 1,
         _TOP_PAD: 64 << 20,
     }
-    return all([mallopt(option, value) == 1 for option, value in settings.items()])
+    taken = [mallopt(option, value) for option, value in settings.items()]
+    return all(t == 1 for t in taken)

@@ -46,7 +46,7 @@ def sparsify(update: Tensor, ratio: Tensor, sizes: Sequence[int]) -> tuple[Tenso
     ([[1.0, -3.0], [0.0, -3.0], [0.0, 0.0]], [2, 1, 0])
     """
     rewards, kept = [], torch.zeros(len(ratio), dtype=torch.int64, device=update.device)
-    for block in update.split(list(sizes), dim=-1):
+    for block in torch.split(update, list(sizes), dim=-1):
         count = (ratio * block.shape[-1]).floor().long()
         chosen = ranks(block) < count[:, None]
         rewards.append(torch.where(chosen, block, 0.0))

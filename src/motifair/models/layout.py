@@ -31,7 +31,7 @@ class Layout:
 
     def unpack(self, weights: Tensor) -> dict[str, Tensor]:
         """Split `(R, D)` rows into named stacks `(R, *shape)`; views, differentiable."""
-        parts = weights.split(self.sizes, dim=1)
+        parts = torch.split(weights, list(self.sizes), dim=1)
         return {
             name: part.reshape(len(weights), *shape)
             for name, part, shape in zip(self.names, parts, self.shapes, strict=True)

@@ -53,4 +53,5 @@ def prototype_distance(local: Tensor, reference: Tensor, kind: str) -> Tensor:
     """
     if kind == "unit":
         local, reference = F.normalize(local, dim=-1), F.normalize(reference, dim=-1)
-    return torch.linalg.vector_norm(local - reference, dim=-1)
+    distance: Tensor = torch.linalg.vector_norm(local - reference, dim=-1)
+    return distance

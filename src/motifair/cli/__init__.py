@@ -1,0 +1,22 @@
+"""The command `motifair`."""
+
+from __future__ import annotations
+
+import sys
+
+from motifair.errors import MotifairError
+
+
+def main() -> None:
+    """Run the command; a user's mistake is one sentence and exit code 2."""
+    arguments = sys.argv[1:]
+    debug = "--debug" in arguments
+    from motifair.cli.app import app
+
+    try:
+        app([a for a in arguments if a != "--debug"])
+    except MotifairError as error:
+        if debug:
+            raise
+        print(f"motifair: {error}", file=sys.stderr)
+        sys.exit(2)

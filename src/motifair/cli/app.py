@@ -1,0 +1,156 @@
+"""The commands, thin: read words, call the library, print."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from motifair.cli import data
+from motifair.config import parse_assignments, read_settings
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Fair graph federated learning. A mistake ends in one sentence and exit code 2; "
+    "add --debug anywhere to see where it was raised.",
+)
+app.add_typer(data.app, name="data")
+
+Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
+
+
+@app.command()
+def run(
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            help="Name, path of a TU folder or zip, or several with commas (one an agent)."
+        ),
+    ] = None,
+    method: Annotated[str | None, typer.Option(help="motifair, fedavg or self-train.")] = None,
+    agents: Annotated[int | None, typer.Option(help="Number of agents.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Communication rounds.")] = None,
+    splits: Annotated[int | None, typer.Option(help="Data splits; split k uses seed + k.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of the first split.")] = None,
+    fixed_split: Annotated[
+        bool | None, typer.Option("--fixed-split", help="Keep the partition, vary training only.")
+    ] = None,
+    partition: Annotated[
+        str | None, typer.Option(help="chunks, iid, dirichlet, sizes or domains.")
+    ] = None,
+    profile: Annotated[str | None, typer.Option(help="default or paper.")] = None,
+    eval_every: Annotated[int | None, typer.Option(help="Rounds between evaluations.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    threads: Annotated[int | None, typer.Option(min=1, help="Workers; default all cores.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder with datasets.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Any option, as key=value; repeatable.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML or JSON file with options.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the results.")] = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Run a method; without --dataset, ten agents on the embedded dataset."""
+    from motifair.experiments.run import make_plan
+
+    words = {
+        "dataset": dataset, "method": method, "agents": agents, "rounds": rounds,
+        "splits": splits, "seed": seed, "fixed_split": fixed_split, "partition": partition,
+        "profile": profile, "eval_every": eval_every,
+    }  # fmt: skip
+    settings: dict[str, Any] = {} if config is None else read_settings(config)
+    settings |= {k: v for k, v in words.items() if v is not None}
+    settings |= parse_assignments(set_ or [])
+    chosen = settings.pop("dataset", "planted")
+    plan = make_plan(chosen, settings, data_dir=data_dir, device=device, threads=threads)
+    if out is None:
+        c = plan.config
+        out = Path("runs") / f"{Path(plan.data.name).name}-{c.method}-{c.digest()}"
+    _execute(plan, out, quiet, as_json)
+
+
+@app.command()
+def resume(
+    folder: Annotated[Path, typer.Argument(help="The out folder of an interrupted run.")],
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Go on with a run that was interrupted, to the same result."""
+    from motifair.experiments.run import resume as read_plan
+
+    _execute(read_plan(folder), folder, quiet, as_json)
+
+
+@app.command()
+def show(
+    folder: Annotated[Path, typer.Argument(help="The out folder of a finished run.")],
+    as_json: Json = False,
+) -> None:
+    """Show a finished run again."""
+    from motifair.experiments.result import load_result
+
+    _print(load_result(folder), as_json)
+
+
+def _execute(plan: Any, out: Path, quiet: bool, as_json: bool) -> None:
+    from motifair.cli.progress import RunProgress
+    from motifair.experiments.run import execute
+    from motifair.federation.loop import Stopped
+    from motifair.report.overview import save_overview
+
+    errors = Console(stderr=True)
+    with ExitStack() as stack:
+        stop = stack.enter_context(_stop_on_signal(errors))
+        progress = None if quiet else stack.enter_context(RunProgress(plan, errors))
+        try:
+            result = execute(plan, out, progress=progress, stop=stop)
+        except Stopped:
+            errors.print(
+                f"Saved. Go on with: motifair resume {out}", highlight=False, soft_wrap=True
+            )
+            raise typer.Exit(130) from None
+    if not (out / "overview.png").exists():
+        save_overview(result, out / "overview.png")
+    _print(result, as_json)
+    if not as_json:
+        Console().print(f"Results in {out}", highlight=False, soft_wrap=True)
+
+
+def _print(result: Any, as_json: bool) -> None:
+    from motifair.files import finite
+    from motifair.report.terminal import show_result
+
+    if as_json:
+        typer.echo(json.dumps(finite(result.to_json()), indent=2))
+    else:
+        show_result(result, Console())
+
+
+@contextmanager
+def _stop_on_signal(console: Console) -> Iterator[Callable[[], bool]]:
+    """Turn the first Ctrl-C or termination into "stop after this round"; a second one kills."""
+    asked: list[int] = []
+
+    def ask(number: int, frame: object) -> None:
+        asked.append(number)
+        console.print("Stopping after this round ...", highlight=False)
+        for s in before:
+            signal.signal(s, before[s])
+
+    before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+    for s in before:
+        signal.signal(s, ask)
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for s, handler in before.items():
+            signal.signal(s, handler)

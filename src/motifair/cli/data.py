@@ -1,0 +1,91 @@
+"""`motifair data`: what datasets there are, what is in them, and whether they are whole."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+app = typer.Typer(no_args_is_help=True, help="List, describe and check datasets.")
+
+DataDir = Annotated[Path | None, typer.Option(help="Folder with datasets.")]
+Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
+
+
+@app.command("list")
+def list_(data_dir: DataDir = None, as_json: Json = False) -> None:
+    """List the datasets known by name, and which of them are on this machine."""
+    import pandas as pd
+
+    from motifair.graphs.tu import KNOWN, locate
+
+    rows = [{"dataset": "planted", "graphs": "120 an agent", "nodes": "about 25",
+             "edges": "about 28", "found": "embedded"}]  # fmt: skip
+    for name, known in KNOWN.items():
+        path = locate(name, data_dir)
+        rows.append(
+            {"dataset": name, "graphs": str(known.graphs), "nodes": str(known.nodes),
+             "edges": str(known.edges), "found": "download" if path is None else str(path)}
+        )  # fmt: skip
+    _print(pd.DataFrame(rows).set_index("dataset"), "Datasets", as_json)
+
+
+@app.command()
+def info(
+    dataset: Annotated[str, typer.Argument(help="Name, or path of a TU folder or zip.")],
+    agents: Annotated[int | None, typer.Option(help="Number of agents.")] = None,
+    partition: Annotated[str | None, typer.Option(help="How the graphs are shared out.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Describe a dataset, and show who would hold what."""
+    from motifair.experiments.run import make_plan, split_data
+
+    words = {"agents": agents, "partition": partition, "seed": seed}
+    settings = {k: v for k, v in words.items() if v is not None}
+    plan = make_plan(dataset, settings, data_dir=data_dir, device="cpu", threads=1)
+    graphs = plan.data.graphs
+    about: dict[str, Any] = {
+        "graphs": len(graphs),
+        "classes": graphs.classes,
+        "mean nodes": round(float(graphs.nodes.mean()), 2),
+        "mean edges": round(float(graphs.edges.mean()), 2),
+        "node labels": 0 if graphs.node_label is None else len(set(graphs.node_label.tolist())),
+        "edge labels": 0 if graphs.edge_label is None else len(set(graphs.edge_label.tolist())),
+        "attributes": 0 if graphs.attribute is None else graphs.attribute.shape[1],
+        "largest degree": int(graphs.degree.max()),
+    }
+    frame = split_data(plan, 0).to_frame()
+    if as_json:
+        agents_rows = json.loads(frame.reset_index().to_json(orient="records"))
+        typer.echo(json.dumps({"dataset": graphs.name, **about, "agents": agents_rows}, indent=2))
+        return
+    console = Console()
+    console.print(f"{graphs.name}: " + ", ".join(f"{k} {v}" for k, v in about.items()))
+    _print(frame, f"partition {plan.config.partition}, seed {seed}", as_json)
+
+
+@app.command()
+def check(
+    dataset: Annotated[str, typer.Argument(help="Name, or path of a TU folder or zip.")],
+    data_dir: DataDir = None,
+) -> None:
+    """Read a dataset, and compare it with its published statistics and digest."""
+    from motifair.graphs.tu import KNOWN, load_tu
+
+    graphs = load_tu(dataset, data_dir)
+    known = "is the published dataset" if graphs.name in KNOWN else "is readable (not a known name)"
+    typer.echo(f"{graphs.name} {known}: {len(graphs)} graphs, digest {graphs.digest()[:16]}")
+
+
+def _print(frame: Any, title: str, as_json: bool) -> None:
+    from motifair.report.terminal import frame_table
+
+    if as_json:
+        typer.echo(json.dumps(json.loads(frame.reset_index().to_json(orient="records")), indent=2))
+    else:
+        Console().print(frame_table(frame, title))

@@ -1,0 +1,86 @@
+"""Progress of a run: a bar in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from motifair.experiments.run import PARTS, Plan
+from motifair.federation.callbacks import Callback
+from motifair.federation.history import History
+from motifair.federation.state import FederationState
+
+SECONDS_BETWEEN_LINES = 10.0
+WORDS = {"self-train": "alone", "retest": "alone again", "method": "federated"}
+
+
+class RunProgress:
+    """Shows rounds over all parts of a run, the accuracy so far and the time left."""
+
+    def __init__(self, plan: Plan, console: Console) -> None:
+        self.plan, self.console = plan, console
+        parts = len(PARTS) - (plan.config.method == "self-train")
+        self.total = plan.config.rounds * plan.config.splits * parts
+        self.done = 0
+        self.started = self.said = time.monotonic()
+        self.skipped = 0
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}"),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self.task = self.bar.add_task("starting", total=self.total, note="")
+
+    def __enter__(self) -> RunProgress:
+        self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def part(self, split: int, name: str) -> Callback:
+        """Return a callback for a part that starts."""
+        return _Part(self, split, name)
+
+    def skip(self, split: int, name: str) -> None:
+        """Count a part that was finished earlier."""
+        self.skipped += self.plan.config.rounds
+        self.show(self.plan.config.rounds, _words(self.plan, split, name), "done earlier")
+
+    def show(self, rounds: int, description: str, note: str) -> None:
+        """Move on by some rounds."""
+        self.done += rounds
+        self.bar.update(self.task, advance=rounds, description=description, note=note)
+        now = time.monotonic()
+        last = self.done >= self.total
+        if not self.console.is_terminal and (now - self.said >= SECONDS_BETWEEN_LINES or last):
+            self.said = now
+            fresh = self.done - self.skipped
+            left = (now - self.started) / max(fresh, 1) * (self.total - self.done)
+            self.console.print(
+                f"{description}: {self.done} of {self.total} rounds, {note}, {left:.0f} s left",
+                highlight=False,
+            )
+
+
+class _Part(Callback):
+    def __init__(self, progress: RunProgress, split: int, name: str) -> None:
+        self.progress, self.words = progress, _words(progress.plan, split, name)
+        self.round = 0
+
+    def on_round(self, state: FederationState, history: History) -> None:
+        evaluated = history.columns["accuracy"][: state.round].mean(axis=1)
+        known = evaluated[evaluated == evaluated]
+        note = f"accuracy {known[-1]:.3f}" if len(known) else "training"
+        self.progress.show(state.round - self.round, self.words, note)
+        self.round = state.round
+
+
+def _words(plan: Plan, split: int, name: str) -> str:
+    return f"split {split + 1}/{plan.config.splits}, {WORDS[name]}"

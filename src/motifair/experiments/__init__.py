@@ -1,0 +1,1 @@
+"""Runs over splits with their baselines, and what they add up to."""

@@ -1,0 +1,234 @@
+"""What a run found: a summary over splits, the agents, and every round."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from motifair.config import Config, make_config
+from motifair.errors import MotifairError
+from motifair.evaluation.fairness import correlation_interval, fairness, fairness_bound
+from motifair.evaluation.statistics import mean_interval
+from motifair.federation.history import History
+from motifair.files import read_json, write_atomic, write_json
+
+METRICS = (
+    "personalised_accuracy", "global_accuracy", "fairness", "gain", "worst_gain",
+    "self_train_accuracy", "fairness_retest",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SplitResult:
+    """One data split: what agents reach alone (twice) and together, and what they are paid."""
+
+    seed: int
+    names: tuple[str, ...]
+    roles: tuple[str, ...]
+    graphs: tuple[int, ...]
+    alone: np.ndarray
+    retest: np.ndarray
+    history: History
+
+    @property
+    def accuracy(self) -> np.ndarray:
+        """Each agent's accuracy on its own test set after the last round."""
+        final: np.ndarray = self.history.columns["accuracy"][-1]
+        return final
+
+    def metrics(self) -> dict[str, float]:
+        """Return the numbers of this split, named as in `METRICS`."""
+        gain = self.accuracy - self.alone
+        return {
+            "personalised_accuracy": float(self.accuracy.mean()),
+            "global_accuracy": float(self.history.global_accuracy[-1]),
+            "fairness": fairness(self.alone, self.accuracy),
+            "gain": float(gain.mean()),
+            "worst_gain": float(gain.min()),
+            "self_train_accuracy": float(self.alone.mean()),
+            "fairness_retest": fairness(self.alone, self.retest),
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the metrics, the interval of the fairness over agents, and the seed."""
+        metrics = self.metrics()
+        interval = correlation_interval(metrics["fairness"], len(self.names))
+        return {"seed": self.seed, **metrics, "fairness_ci95": list(interval)}
+
+    def agents_frame(self) -> pd.DataFrame:
+        """Return one row for each agent: what it brought, what it got, what it was paid."""
+        columns = self.history.columns
+        frame: dict[str, Any] = {"agent": self.names}
+        if self.roles:
+            frame["role"] = self.roles
+        return pd.DataFrame(
+            {
+                **frame,
+                "graphs": self.graphs,
+                "value": columns["value"][-1],
+                "mean_alignment": columns["alignment"].mean(axis=0),
+                "diversity": columns["diversity"][-1],
+                "mean_kept": columns["kept"].mean(axis=0),
+                "payoff": columns["payoff"].sum(axis=0),
+                "compensation": columns["compensation"].sum(axis=0),
+                "accuracy": self.accuracy,
+                "self_train": self.alone,
+                "self_train_again": self.retest,
+                "gain": self.accuracy - self.alone,
+            }
+        )
+
+
+@dataclass(frozen=True)
+class Result:
+    """All splits of one method on one dataset."""
+
+    config: Config
+    splits: tuple[SplitResult, ...]
+    seconds: float = 0.0
+    environment: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def mean(self) -> dict[str, float]:
+        """Each metric's mean over the splits where it is defined."""
+        return {m: mean_interval(v)[0] for m, v in self._values().items()}
+
+    @property
+    def ci95(self) -> dict[str, tuple[float, float]]:
+        """Each metric's 95 % interval: Student's over splits.
+
+        With one split the fairness has Fisher's interval over agents; the others have none.
+        """
+        found = {m: _possible(m, mean_interval(v)[1:]) for m, v in self._values().items()}
+        if len(self.splits) == 1:
+            low, high = self.splits[0].to_json()["fairness_ci95"]
+            found["fairness"] = (low, high)
+        return found
+
+    @property
+    def fairness_bound(self) -> float:
+        """About the most fairness that can be measured here: √ of the retest reliability."""
+        return fairness_bound(self.mean["fairness_retest"])
+
+    @property
+    def fairness_undefined(self) -> int:
+        """In how many splits the fairness is undefined because an accuracy does not vary."""
+        return sum(math.isnan(v) for v in self._values()["fairness"])
+
+    @property
+    def history(self) -> pd.DataFrame:
+        """One row for each split, round and agent."""
+        frames = [s.history.to_frame().assign(split=k) for k, s in enumerate(self.splits)]
+        frame = pd.concat(frames, ignore_index=True)
+        return frame[["split", *[c for c in frame if c != "split"]]]
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row for each split and agent."""
+        frames = [s.agents_frame().assign(split=k) for k, s in enumerate(self.splits)]
+        frame = pd.concat(frames, ignore_index=True)
+        return frame[["split", *[c for c in frame if c != "split"]]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the summary as plain values."""
+        return {
+            "method": self.config.method,
+            "dataset": self.config.dataset,
+            "splits": [s.to_json() for s in self.splits],
+            "mean": self.mean,
+            "ci95": {m: list(v) for m, v in self.ci95.items()},
+            "fairness_retest": self.mean["fairness_retest"],
+            "fairness_bound": self.fairness_bound,
+            "fairness_undefined": self.fairness_undefined,
+            "seconds": round(self.seconds, 3),
+            **self.environment,
+        }
+
+    def __repr__(self) -> str:
+        mean, interval = self.mean, self.ci95
+
+        def cell(metric: str) -> str:
+            value = mean[metric]
+            if math.isnan(value):
+                return "undefined" if metric == "fairness" else "-"
+            low, high = interval[metric]
+            span = "" if math.isnan(low) else f" [{low:.3f}, {high:.3f}]"
+            return f"{value:.3f}{span}"
+
+        splits = "1 split" if len(self.splits) == 1 else f"{len(self.splits)} splits"
+        c, undefined = self.config, self.fairness_undefined
+        lines = [
+            f"{c.method} on {c.dataset}: {len(self.splits[0].names)} agents, {c.rounds} rounds, "
+            f"{splits} from seed {c.seed}",
+            f"  personalised accuracy  {cell('personalised_accuracy')}"
+            f"   (alone {mean['self_train_accuracy']:.3f}, gain {mean['gain']:+.3f}, "
+            f"worst agent {mean['worst_gain']:+.3f})",
+            f"  global accuracy        {cell('global_accuracy')}",
+            f"  fairness               {cell('fairness')}   (retest "
+            f"{mean['fairness_retest']:.3f}, bound {self.fairness_bound:.3f})"
+            + (f"  undefined in {undefined} of {splits}" if undefined else ""),
+        ]
+        return "\n".join(lines)
+
+    def save(self, folder: Path) -> None:
+        """Write `history.csv`, `agents.csv` and, last of all, `summary.json`."""
+        write_atomic(folder / "history.csv", self.history.to_csv(index=False))
+        write_atomic(folder / "agents.csv", self.to_frame().to_csv(index=False))
+        write_json(folder / "summary.json", self.to_json())
+
+    def _values(self) -> dict[str, list[float]]:
+        rows = [s.metrics() for s in self.splits]
+        return {m: [r[m] for r in rows] for m in METRICS}
+
+
+def _possible(metric: str, interval: tuple[float, float]) -> tuple[float, float]:
+    """Cut an interval where the metric ends."""
+    least = 0.0 if metric.endswith("accuracy") else -1.0
+    low, high = np.clip(interval, least, 1.0)
+    return float(low), float(high)
+
+
+def load_result(folder: Path) -> Result:
+    """Read a finished run back from its folder."""
+    if not (folder / "config.json").exists():
+        raise MotifairError(f"{folder} holds no run; give the folder that --out named.")
+    if not (folder / "summary.json").exists():
+        raise MotifairError(
+            f"The run in {folder} is not finished; go on with: motifair resume {folder}"
+        )
+    config = make_config(read_json(folder / "config.json")["options"])
+    summary = read_json(folder / "summary.json")
+    agents = pd.read_csv(folder / "agents.csv")
+    history = pd.read_csv(folder / "history.csv")
+    splits = [
+        _read_split(split, agents[agents.split == k], history[history.split == k])
+        for k, split in enumerate(summary["splits"])
+    ]
+    environment = {k: summary[k] for k in ("versions", "layout") if k in summary}
+    return Result(config, tuple(splits), summary["seconds"], environment)
+
+
+def _read_split(
+    summary: Mapping[str, Any], agents: pd.DataFrame, rows: pd.DataFrame
+) -> SplitResult:
+    names: Sequence[str] = agents["agent"].tolist()
+    rounds = len(rows) // len(names)
+    history = History(names, rounds)
+    for column in history.columns:
+        values = rows[column].to_numpy(dtype=float, na_value=np.nan)
+        history.columns[column] = values.reshape(rounds, len(names))
+    history.global_accuracy = rows["global_accuracy"].to_numpy(dtype=float)[:: len(names)]
+    return SplitResult(
+        seed=summary["seed"],
+        names=tuple(names),
+        roles=tuple(agents["role"]) if "role" in agents else (),
+        graphs=tuple(int(g) for g in agents["graphs"]),
+        alone=agents["self_train"].to_numpy(dtype=float),
+        retest=agents["self_train_again"].to_numpy(dtype=float),
+        history=history,
+    )

@@ -1,0 +1,351 @@
+"""Run a method over data splits, each beside agents that train alone (twice)."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from motifair.config import Config, make_config
+from motifair.errors import MotifairError
+from motifair.experiments.result import Result, SplitResult, load_result
+from motifair.federation.callbacks import Callback, Checkpoint
+from motifair.federation.history import History
+from motifair.federation.loop import run_rounds
+from motifair.federation.simulation import Simulation
+from motifair.federation.state import load_history, load_state
+from motifair.files import read_json, write_json
+from motifair.graphs.dataset import EMBEDDED, Dataset, Objects, load_dataset
+from motifair.graphs.split import Split, make_split
+from motifair.learning.memory import keep_freed_memory
+from motifair.learning.randomness import derive_seed
+from motifair.methods import find_method, refuse_unused
+
+OWN = "own graphs"
+PARTS = ("self-train", "retest", "method")
+
+
+class Progress(Protocol):
+    """Hears of every part of a run (a training on a split): as it goes, or that it is done."""
+
+    def part(self, split: int, name: str) -> Callback:
+        """Return a callback for a part that starts."""
+        ...
+
+    def skip(self, split: int, name: str) -> None:
+        """Hear of a part that was finished earlier."""
+        ...
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run that was checked and can start: configuration, data and where to compute."""
+
+    config: Config
+    data: Dataset
+    device: torch.device
+    threads: int
+    data_dir: Path | None
+
+    def environment(self) -> dict[str, Any]:
+        """Return what else decides the last bit of a result."""
+        return {
+            "device": str(self.device),
+            "threads": self.threads,
+            "data_dir": None if self.data_dir is None else str(self.data_dir.resolve()),
+        }
+
+    def about(self, seed: int, part: str) -> dict[str, Any]:
+        """Return what must agree when a part of a run goes on."""
+        device = self.device.type
+        return {"config": self.config.digest(), "device": device, "seed": seed, "part": part}
+
+
+def run(
+    dataset: str | Objects = EMBEDDED,
+    *,
+    out: str | Path | None = None,
+    data_dir: str | Path | None = None,
+    device: str = "auto",
+    threads: int | None = None,
+    **options: Any,
+) -> Result:
+    """Run a method and return what it found; options are those of `Config`, by name.
+
+    `dataset` is a name, a path, a list of PyG or NetworkX graphs, or a mapping from agent to such
+    a list. With `out` the run is written to that folder as it goes, and calling again goes on.
+    """
+    plan = make_plan(dataset, options, data_dir=data_dir, device=device, threads=threads)
+    return execute(plan, None if out is None else Path(out))
+
+
+def make_plan(
+    dataset: str | Objects,
+    options: Mapping[str, Any],
+    *,
+    data_dir: str | Path | None = None,
+    device: str = "auto",
+    threads: int | None = None,
+) -> Plan:
+    """Check everything a user can get wrong, before anything is written."""
+    folder = None if data_dir is None else Path(data_dir)
+    name = dataset if isinstance(dataset, str) else OWN
+    settings = {**options, "dataset": name}
+    config = make_config(settings)
+    find_method(config.method)
+    data = load_dataset(dataset, agents=config.agents, seed=config.seed, data_dir=folder)
+    config = _with_owners(config, data, options)
+    refuse_unused(config, options)
+    plan = Plan(
+        config=config,
+        data=data,
+        device=choose_device(device),
+        threads=threads or os.cpu_count() or 1,
+        data_dir=folder,
+    )
+    split_data(plan, 0)
+    return plan
+
+
+def _with_owners(config: Config, data: Dataset, given: Mapping[str, Any]) -> Config:
+    """Where the data say who holds what, that is the partition unless another one is asked for."""
+    if data.owner is None:
+        return config
+    if "partition" not in given:
+        config = replace(config, partition="domains")
+    if config.partition == "domains":
+        if "agents" in given and config.agents != len(data.owners):
+            raise MotifairError(
+                f"{data.name} belongs to {len(data.owners)} agents, but agents={config.agents}; "
+                "leave agents out, or use partition=iid."
+            )
+        config = replace(config, agents=len(data.owners))
+    return config
+
+
+def choose_device(name: str) -> torch.device:
+    """Turn `auto`, `cpu` or `cuda` into a device that is there."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name not in ("cpu", "cuda"):
+        raise MotifairError(f"device takes auto or cpu or cuda, not '{name}'.")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise MotifairError("No CUDA device is available here; use --device cpu or auto.")
+    return torch.device(name)
+
+
+def split_data(plan: Plan, number: int) -> Split:
+    """Make data split `number`; the embedded dataset is generated anew for each seed."""
+    c = plan.config
+    seed = c.seed if c.fixed_split else c.seed + number
+    data = plan.data
+    if c.dataset == EMBEDDED and seed != c.seed:
+        data = load_dataset(c.dataset, agents=c.agents, seed=seed)
+    return make_split(
+        data,
+        partition=c.partition,
+        agents=c.agents,
+        test_fraction=c.test_fraction,
+        skew=c.skew,
+        perturbation=c.perturbation,
+        seed=seed,
+    )
+
+
+def execute(
+    plan: Plan,
+    out: Path | None = None,
+    *,
+    progress: Progress | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Result:
+    """Run all splits of a plan, or what is left of them in `out`."""
+    if out is not None and (out / "summary.json").exists():
+        _check_same(plan, out)
+        return load_result(out)
+    with _one_thread(), _folder(plan, out):
+        started = time.monotonic()
+        splits = tuple(
+            _run_split(plan, number, out, progress, stop) for number in range(plan.config.splits)
+        )
+        environment = {"layout": _layout(plan), "versions": _versions()}
+        result = Result(plan.config, splits, time.monotonic() - started, environment)
+        if out is not None:
+            result.save(out)
+        return result
+
+
+def resume(out: Path) -> Plan:
+    """Read the plan of an earlier run, to be executed in the same folder."""
+    if not (out / "config.json").exists():
+        raise MotifairError(f"{out} holds no run; give the folder that --out named.")
+    stored = read_json(out / "config.json")
+    options, environment = dict(stored["options"]), stored["environment"]
+    if options["dataset"] == OWN:
+        raise MotifairError(
+            "This run's graphs were given in Python; call motifair.run with the same graphs and "
+            f"out='{out}' to go on."
+        )
+    dataset = options.pop("dataset")
+    config = make_config({**options, "dataset": dataset})
+    folder = None if environment["data_dir"] is None else Path(environment["data_dir"])
+    data = load_dataset(dataset, agents=config.agents, seed=config.seed, data_dir=folder)
+    return Plan(config, data, choose_device(environment["device"]), environment["threads"], folder)
+
+
+def _run_split(
+    plan: Plan,
+    number: int,
+    out: Path | None,
+    progress: Progress | None,
+    stop: Callable[[], bool],
+) -> SplitResult:
+    """Run both baselines and the method on one split; a method that is a baseline runs once."""
+    split = split_data(plan, number)
+    seed = plan.config.seed + number
+    found: dict[str, History] = {}
+    for part in PARTS:
+        if part == "method" and plan.config.method == "self-train":
+            found[part] = found["self-train"]
+            continue
+        path = (
+            None if out is None else out / "checkpoint" / f"split-{number:03d}-{part}.safetensors"
+        )
+        history = None if path is None else _finished(plan, seed, part, path)
+        if history is None:
+            callback = [] if progress is None else [progress.part(number, part)]
+            history = _run_part(plan, split, seed, part, path, callback, stop)
+        elif progress is not None:
+            progress.skip(number, part)
+        found[part] = history
+    alone = found["self-train"].columns["accuracy"][-1]
+    retest = found["retest"].columns["accuracy"][-1]
+    # Training alone is compared with training alone again: its fairness is the reliability.
+    baseline = retest if plan.config.method == "self-train" else alone
+    return SplitResult(
+        seed=seed,
+        names=split.names,
+        roles=split.roles,
+        graphs=tuple(len(t) for t in split.partition.train),
+        alone=baseline,
+        retest=alone if plan.config.method == "self-train" else retest,
+        history=found["method"],
+    )
+
+
+def _run_part(
+    plan: Plan,
+    split: Split,
+    seed: int,
+    part: str,
+    path: Path | None,
+    callbacks: list[Callback],
+    stop: Callable[[], bool],
+) -> History:
+    """Run one training to its end, from its checkpoint where there is one."""
+    config = plan.config if part == "method" else _alone(plan.config)
+    training_seed = derive_seed(seed, "retest") if part == "retest" else seed
+    simulation = Simulation(
+        config, split, seed=training_seed, device=plan.device, threads=plan.threads
+    )
+    state, history = simulation.start(), simulation.history()
+    if path is not None:
+        about = plan.about(seed, part)
+        callbacks.append(Checkpoint(path, about))
+        if path.exists():
+            state, history = load_state(path, plan.device), load_history(path, about)[1]
+    run_rounds(
+        simulation, state, history, callbacks=callbacks, stop=stop, eval_every=config.eval_every
+    )
+    return history
+
+
+def _finished(plan: Plan, seed: int, part: str, path: Path) -> History | None:
+    """Return the history of a part that was finished earlier."""
+    if not path.exists():
+        return None
+    done, history = load_history(path, plan.about(seed, part))
+    return history if done == plan.config.rounds else None
+
+
+def _alone(config: Config) -> Config:
+    """Return the same training without a federation, evaluated only at its end."""
+    return replace(config, method="self-train", eval_every=config.rounds)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Let agents be the unit of parallel work, so that results do not depend on the machine."""
+    keep_freed_memory()
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def _folder(plan: Plan, out: Path | None) -> Iterator[None]:
+    """Make the out folder or check that it is this run's, and keep other processes out of it."""
+    if out is None:
+        yield
+        return
+    if (out / "config.json").exists():
+        _check_same(plan, out)
+    elif out.exists() and (not out.is_dir() or any(p.name != ".lock" for p in out.iterdir())):
+        raise MotifairError(f"{out} is not empty and holds no run; name another --out.")
+    (out / "checkpoint").mkdir(parents=True, exist_ok=True)
+    with (out / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise MotifairError(f"Another process is writing {out}; wait for it.") from error
+        if not (out / "config.json").exists():
+            write_json(
+                out / "config.json",
+                {"options": plan.config.to_json(), "environment": plan.environment()},
+            )
+        yield
+
+
+def _check_same(plan: Plan, out: Path) -> None:
+    stored = read_json(out / "config.json")["options"]
+    wanted = plan.config.to_json()
+    other = [k for k in wanted if stored.get(k) != wanted[k]]
+    if other:
+        raise MotifairError(
+            f"{out} holds another run ({', '.join(f'{k}={stored.get(k)}' for k in other[:3])}); "
+            "name another --out."
+        )
+
+
+def _layout(plan: Plan) -> dict[str, Any]:
+    on_cpu = plan.device.type == "cpu"
+    return {
+        "device": plan.device.type,
+        "threads": plan.threads,
+        "agents_in_a_stack": 1 if on_cpu else plan.config.agents,
+        "tf32": bool(torch.backends.cuda.matmul.allow_tf32) and not on_cpu,
+    }
+
+
+def _versions() -> dict[str, str]:
+    names = ("motifair", "torch", "torch_geometric", "numpy")
+    return {"python": platform.python_version(), **{n: _version(n) for n in names}}
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # a source tree that was never installed
+        return "not installed"

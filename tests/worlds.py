@@ -1,0 +1,158 @@
+"""Small federations for tests, as ours and as the oracle's."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from oracles import naive
+from torch_geometric.data import Data
+
+from motifair.config import Config, make_config
+from motifair.federation.history import History
+from motifair.federation.loop import run_rounds
+from motifair.federation.simulation import Simulation
+from motifair.federation.state import FederationState
+from motifair.graphs.dataset import Dataset
+from motifair.graphs.graph_set import GraphSet
+from motifair.graphs.planted import planted
+from motifair.graphs.split import Split, make_split
+from motifair.learning.randomness import DropoutMasks, fold, order, stream_keys
+from motifair.learning.training import _DROPOUT, _SHUFFLE
+
+CPU = torch.device("cpu")
+
+
+def small_graphs(count: int = 60, seed: int = 3) -> GraphSet:
+    """Planted graphs of one good and one late agent: quick to train on, two classes."""
+    graphs = planted(4, seed).graphs
+    rng = np.random.default_rng(seed)
+    return graphs.select(np.sort(rng.permutation(len(graphs))[:count]))
+
+
+def small_split(config: Config, graphs: GraphSet | None = None, seed: int = 0) -> Split:
+    return make_split(
+        Dataset(small_graphs() if graphs is None else graphs),
+        partition=config.partition,
+        agents=config.agents,
+        test_fraction=config.test_fraction,
+        skew=config.skew,
+        perturbation=config.perturbation,
+        seed=seed,
+    )
+
+
+def small_config(**options: object) -> Config:
+    base = {"agents": 4, "rounds": 3, "partition": "sizes", "skew": 3.0, "hidden": 16, "seed": 5}
+    return make_config({**base, **options})
+
+
+def simulate(
+    config: Config,
+    split: Split,
+    *,
+    dtype: torch.dtype = torch.float64,
+    seed: int = 5,
+    threads: int = 1,
+) -> tuple[Simulation, list[FederationState], History]:
+    """Run all rounds and keep every state."""
+    simulation = Simulation(config, split, seed=seed, device=CPU, threads=threads, dtype=dtype)
+    states = [simulation.start()]
+    history = simulation.history()
+
+    class Keep:
+        def on_round(self, state: FederationState, history: History) -> None:
+            states.append(state)
+
+        on_end = on_stop = lambda *_: None
+
+    run_rounds(simulation, states[0], history, callbacks=[Keep()])  # type: ignore[list-item]
+    return simulation, states, history
+
+
+def oracle_agents(simulation: Simulation) -> list[naive.Agent]:
+    """The same agents as the oracle wants them: PyG objects and motif → graphs."""
+    split = simulation.split
+    agents = []
+    for k, name in enumerate(split.names):
+        shard = simulation.agents.loaders[k].shards[0]
+        columns = shard.motifs.tocsc()
+        entries = simulation.agents.entries[k]
+        keys = []
+        if simulation.index is not None:
+            keys = [simulation.index.keys[m] for m in simulation.index.motif[entries]]
+        motifs = {
+            key: columns.indices[columns.indptr[c] : columns.indptr[c + 1]].tolist()
+            for c, key in enumerate(keys)
+        }
+        agents.append(
+            naive.Agent(
+                name,
+                to_pyg(split.graphs, split.partition.train[k]),
+                to_pyg(split.graphs, split.partition.test[k]),
+                motifs,
+            )
+        )
+    return agents
+
+
+def to_pyg(graphs: GraphSet, chosen: np.ndarray) -> list[Data]:
+    """One-hot labels over the whole dataset's alphabet (degrees where there are no labels)."""
+    labels = graphs.degree if graphs.node_label is None else graphs.node_label
+    columns = np.arange(labels.max() + 1) if graphs.node_label is None else np.unique(labels)
+    found = []
+    for g in chosen:
+        one = graphs.select([g])
+        nodes = slice(graphs.node_start[g], graphs.node_start[g + 1])
+        source = np.repeat(np.arange(len(one.degree)), one.degree)
+        x = (labels[nodes][:, None] == columns).astype(float)
+        found.append(
+            Data(
+                x=torch.tensor(x),
+                edge_index=torch.tensor(np.stack([source, one.neighbour])),
+                y=torch.tensor([int(one.target[0])]),
+            )
+        )
+    return found
+
+
+def oracle_options(config: Config) -> naive.Options:
+    known = naive.Options.__dataclass_fields__
+    return naive.Options(**{k: v for k, v in vars(config).items() if k in known})
+
+
+def oracle_mask(config: Config, seed: int, dtype: torch.dtype):  # type: ignore[no-untyped-def]
+    """Our keyed dropout masks, in the form the oracle asks for."""
+    masks = DropoutMasks(config.dropout, dtype, CPU)
+
+    def mask(name: str, round: int, step: int, layer: int, shape: tuple[int, int]) -> torch.Tensor:
+        keys = fold(stream_keys(seed, [name], CPU), round, _DROPOUT, step)
+        return masks(keys, range(layer, layer + 1), shape[0], shape[1])[0][0]
+
+    return mask
+
+
+def oracle_order(config: Config, seed: int):  # type: ignore[no-untyped-def]
+    """Our keyed shuffling, in the form the oracle asks for."""
+
+    def shuffled(name: str, round: int, epoch: int, n: int) -> list[int]:
+        if n <= config.batch_size:
+            return list(range(n))
+        key = fold(stream_keys(seed, [name], CPU), round, _SHUFFLE, epoch)
+        return order(key[0], n).tolist()
+
+    return shuffled
+
+
+def oracle_run(simulation: Simulation, kind: str, dtype: torch.dtype) -> list[naive.RoundRecord]:
+    """The oracle's trajectory of the same federation, from the same initial weights."""
+    config = simulation.config
+    run = {"motifair": naive.federate, "fedavg": naive.fedavg, "self-train": naive.self_train}[kind]
+    return run(
+        oracle_agents(simulation),
+        simulation.model.layout.to_state_dict(simulation.initial),
+        oracle_options(config),
+        config.rounds,
+        dtype=dtype,
+        mask_fn=oracle_mask(config, simulation.seed, dtype) if config.dropout else None,
+        order_fn=oracle_order(config, simulation.seed),
+    )
