@@ -42,7 +42,9 @@ def small_split(config: Config, graphs: GraphSet | None = None, seed: int = 0) -
 
 
 def small_config(**options: object) -> Config:
-    base = {"agents": 4, "rounds": 3, "partition": "sizes", "skew": 3.0, "hidden": 16, "seed": 5}
+    base: dict[str, object] = {
+        "agents": 4, "rounds": 3, "partition": "sizes", "skew": 3.0, "hidden": 16, "seed": 5,
+    }  # fmt: skip
     return make_config({**base, **options})
 
 

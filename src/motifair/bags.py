@@ -45,7 +45,13 @@ class BagSum:
     backward: Bags
 
     @classmethod
-    def of(cls, matrix: sparse.csr_array, device: torch.device, *, weighted: bool) -> BagSum:
+    def of(
+        cls,
+        matrix: sparse.csr_array,
+        device: torch.device | str = "cpu",
+        *,
+        weighted: bool,
+    ) -> BagSum:
         """Build from a scipy matrix (bags × inputs); without `weighted` entries count as one."""
         return cls(
             _bags(matrix, device, weighted),
@@ -61,8 +67,7 @@ class BagSum:
     def __call__(self, rows: Tensor) -> Tensor:
         """Apply to `(inputs, H)`, differentiably.
 
-        >>> matrix = sparse.csr_array([[0, 1], [1, 0]])
-        >>> swap = BagSum.of(matrix, torch.device("cpu"), weighted=False)
+        >>> swap = BagSum.of(sparse.csr_array([[0, 1], [1, 0]]), weighted=False)
         >>> swap(torch.tensor([[1.0], [2.0]])).flatten().tolist()
         [2.0, 1.0]
         """
@@ -83,10 +88,10 @@ class _BagSum(torch.autograd.Function):
         return ctx.backward_bags(grad.contiguous()), None, None
 
 
-def _bags(matrix: sparse.csr_array, device: torch.device, weighted: bool) -> Bags:
+def _bags(matrix: sparse.csr_array, device: torch.device | str, weighted: bool) -> Bags:
     weight = torch.as_tensor(matrix.data, dtype=torch.float32, device=device) if weighted else None
     return Bags(_indices(matrix.indices, device), _indices(matrix.indptr, device), weight)
 
 
-def _indices(values: np.ndarray, device: torch.device) -> Tensor:
+def _indices(values: np.ndarray, device: torch.device | str) -> Tensor:
     return torch.as_tensor(np.asarray(values, dtype=np.int32), device=device)

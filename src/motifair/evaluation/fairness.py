@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
+from scipy.special import ndtri
 
 SMALLEST_VARIANCE = 1e-12
 
@@ -46,5 +46,5 @@ def correlation_interval(r: float, n: int, level: float = 0.95) -> tuple[float, 
     if n < 4 or r != r:
         return math.nan, math.nan
     z = math.atanh(min(max(r, -0.999999), 0.999999))
-    half = float(stats.norm.ppf((1 + level) / 2)) / math.sqrt(n - 3)
+    half = float(ndtri((1 + level) / 2)) / math.sqrt(n - 3)
     return math.tanh(z - half), math.tanh(z + half)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 
 def mean_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float, float]:
@@ -24,5 +24,5 @@ def mean_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, 
     if len(defined) == 1:
         return mean, math.nan, math.nan
     error = float(defined.std(ddof=1)) / math.sqrt(len(defined))
-    half = float(stats.t.ppf((1 + level) / 2, len(defined) - 1)) * error
+    half = float(stdtrit(len(defined) - 1, (1 + level) / 2)) * error
     return mean, mean - half, mean + half

@@ -25,21 +25,25 @@ class Callback:
 
 
 class Checkpoint(Callback):
-    """Saves the state at most every few seconds, and at the end what is worth keeping."""
+    """Saves the state as often as costs 5 % of the time, and at the end what is worth keeping."""
 
-    def __init__(self, path: Path, about: Mapping[str, Any], seconds: float = 5.0) -> None:
-        self.path, self.about, self.seconds = path, about, seconds
-        self.saved = time.monotonic()
+    SHARE = 0.05
+
+    def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
+        self.path, self.about = path, about
+        self.next = time.monotonic()
 
     def on_round(self, state: FederationState, history: History) -> None:
         """Save if it is time."""
-        if time.monotonic() - self.saved >= self.seconds:
+        if time.monotonic() >= self.next:
             self.on_stop(state, history)
 
     def on_stop(self, state: FederationState, history: History) -> None:
         """Save all that is needed to go on."""
+        started = time.monotonic()
         save_state(self.path, state, history, self.about, final=False)
-        self.saved = time.monotonic()
+        now = time.monotonic()
+        self.next = now + (now - started) / self.SHARE
 
     def on_end(self, state: FederationState, history: History) -> None:
         """Save what is worth keeping."""

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from motifair.bags import BagSum
 from motifair.federation.protocol import Downloads, Uploads
 from motifair.mechanism.aggregation import aggregate
 from motifair.mechanism.allocation import sparsify
@@ -53,6 +54,7 @@ class Server:
         else:
             self.diversity = diversity(torch.as_tensor(index.sizes, device=device), len(index.keys))
             self.motif = torch.as_tensor(index.motif, device=device)
+            self.owners = BagSum.of(index.owners, device, weighted=False)
             self.agent = torch.as_tensor(index.agent, device=device)
 
     def start(self, shared: Tensor) -> ServerState:
@@ -75,7 +77,7 @@ class Server:
         """Merge the agents' prototypes by value; none uploaded leaves the previous ones."""
         if local is None:
             return previous, active
-        return global_prototypes(local.double(), self.motif, self.agent, value, previous, active)
+        return global_prototypes(local.double(), self.owners, self.agent, value, previous, active)
 
     def step(
         self, state: ServerState, uploads: Uploads

@@ -27,7 +27,10 @@ from motifair.motifs.vocabulary import MotifIndex, Vocabulary, select_vocabulary
 
 
 class Simulation:
-    """Builds agents and server from a split; `seed` drives initial weights and training."""
+    """Builds agents and server from a split; `seed` drives initial weights and training.
+
+    `stack` agents are trained at a time: one on a CPU, all on a GPU, unless it is given.
+    """
 
     def __init__(
         self,
@@ -37,10 +40,12 @@ class Simulation:
         seed: int,
         device: torch.device,
         threads: int = 1,
+        stack: int | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
         self.config, self.split, self.seed, self.device = config, split, seed, device
         self.method = make_method(config)
+        self.stack = stack or (1 if device.type == "cpu" else len(split.names))
         graphs, shares = split.graphs, split.partition
         features = fit_features(graphs, np.concatenate(shares.train), config.features)
         vocabularies = self._vocabularies() if self.method.uses_motifs else None
@@ -142,7 +147,7 @@ class Simulation:
             training,
             batch_size=c.batch_size,
             seed=self.seed,
-            stack=1 if self.device.type == "cpu" else len(train),
+            stack=self.stack,
             threads=threads,
             device=self.device,
             dtype=dtype,

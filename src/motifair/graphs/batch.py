@@ -68,7 +68,8 @@ class Batch:
     Maps act on rows of flattened stacks: `inputs` (R·(width+1) → R·Q), `spread` (R·Q → R·N),
     `closed` (R·N → R·N, a node and its neighbours), `pool` (R·N → R·G), `motifs` (R·G → M, the
     motifs of all agents one after another). `graph_weight` is 1/n for an agent's n graphs and 0
-    for padding; `motif_weight` is 1/(graphs that contain the motif), `motif_row` its agent.
+    for padding; `motif_weight` is 1/(graphs that contain the motif); `motif_rows` (M → R) adds up
+    what belongs to an agent's motifs.
     """
 
     rows: int
@@ -81,7 +82,7 @@ class Batch:
     graph_weight: Tensor
     motifs: BagSum
     motif_weight: Tensor
-    motif_row: Tensor
+    motif_rows: BagSum
 
 
 def collate(shards: Sequence[Shard], device: torch.device, dtype: torch.dtype) -> Batch:
@@ -118,7 +119,11 @@ def collate(shards: Sequence[Shard], device: torch.device, dtype: torch.dtype) -
             dtype=dtype,
             device=device,
         ),
-        motif_row=torch.as_tensor(np.repeat(np.arange(R), number), device=device),
+        motif_rows=BagSum.of(
+            sparse.csr_array(_selection(np.repeat(np.arange(R), number), R).T.tocsr()),
+            device,
+            weighted=False,
+        ),
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-import torch
 from torch import Tensor
 
 from motifair.graphs.batch import Batch
@@ -67,6 +66,4 @@ class PrototypeTerm:
 
 def _row_sums(values: Tensor, batch: Batch) -> Tensor:
     """Add up what belongs to the same agent, `(M,) -> (R,)`."""
-    return torch.zeros(batch.rows, dtype=values.dtype, device=values.device).index_add(
-        0, batch.motif_row, values
-    )
+    return batch.motif_rows(values[:, None])[:, 0]

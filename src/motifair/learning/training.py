@@ -91,13 +91,12 @@ class LocalTraining:
         received = weights
         loss_sum = torch.zeros(len(weights), dtype=weights.dtype, device=weights.device)
         gradient_sum = torch.zeros_like(weights)
-        taken = torch.zeros(len(weights), dtype=weights.dtype, device=weights.device)
-        step = 0
+        taken = torch.zeros(len(weights), dtype=torch.int64, device=weights.device)
         for epoch in range(self.epochs):
             for batch, moving in loader.epoch(keys, epoch):
                 leaf = weights.detach().requires_grad_()
                 loss = self.loss(
-                    leaf, received, batch, fold(keys, _DROPOUT, step), prototypes, active
+                    leaf, received, batch, fold(keys, _DROPOUT, taken), prototypes, active
                 )
                 (gradient,) = torch.autograd.grad(loss.sum(), leaf)
                 weights, moments = adam_step(
@@ -110,8 +109,7 @@ class LocalTraining:
                 )
                 loss_sum += loss.detach() * moving
                 gradient_sum += gradient * moving[:, None]
-                taken += moving
-                step += 1
+                taken = taken + moving  # each agent counts its own steps: they key its dropout
         return Trained(weights, moments, loss_sum / taken, gradient_sum / taken[:, None])
 
     def loss(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from motifair.config import OPTIONS, Config
+from motifair.config import OPTIONS, Config, make_config
 from motifair.errors import MotifairError, nearest
 from motifair.methods.base import Method, Seen
 from motifair.methods.fedavg import FedAvg
@@ -32,16 +32,21 @@ def find_method(name: str) -> type[Method]:
 
 
 def refuse_unused(config: Config, given: Mapping[str, object]) -> None:
-    """Refuse options that were set by hand but that the method or partition does not read."""
+    """Refuse options that were set otherwise than the profile has them, but are not read.
+
+    What merely repeats the profile (as the configuration file of an earlier run does) is let pass.
+    """
     method = find_method(config.method)
-    for name in given:
+    usual = make_config({"profile": config.profile})
+    changed = [name for name in given if getattr(config, name) != getattr(usual, name)]
+    for name in changed:
         if name in MECHANISM_OPTIONS and name not in method.options:
             can = sorted(method.options) or ["none"]
             raise MotifairError(
                 f"Method {method.name} does not use {name} ({OPTIONS[name].metadata['help']}); "
                 f"leave it out. Options of its own: {', '.join(can)}."
             )
-    if "skew" in given and config.partition not in ("dirichlet", "sizes"):
+    if "skew" in changed and config.partition not in ("dirichlet", "sizes"):
         raise MotifairError(
             f"partition={config.partition} does not use skew; leave it out, or use "
             "partition=dirichlet or sizes."

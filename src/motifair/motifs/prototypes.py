@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from motifair.bags import BagSum
 from motifair.graphs.batch import Batch
 
 
@@ -13,33 +14,34 @@ def local_prototypes(embedding: Tensor, batch: Batch) -> Tensor:
     """E10: c_{i,k} = mean of f_{ω_i}(G) over the graphs G of D_{i,k}.
 
     `embedding` is `(R, G, H)`; the result `(M, H)` has the motifs of all R agents one after
-    another, as `batch.motif_row` says. A motif in no graph of the batch gives zeros.
+    another. A motif in no graph of the batch gives zeros.
     """
     summed = batch.motifs(embedding.reshape(-1, embedding.shape[-1]))
     return summed * batch.motif_weight[:, None]
 
 
 def global_prototypes(
-    local: Tensor, motif: Tensor, agent: Tensor, value: Tensor, previous: Tensor, active: Tensor
+    local: Tensor, owners: BagSum, agent: Tensor, value: Tensor, previous: Tensor, active: Tensor
 ) -> tuple[Tensor, Tensor]:
     """E11: c_{N,k} = Σ_{i∈N_k} ReLU(r_i) c_{i,k} / Σ_{i∈N_k} ReLU(r_i).
 
-    `local (M, H)`, with the motif and the agent of each entry `(M,)`, and `value (A,)` give
-    `(K, H)` and which motifs have a prototype `(K,)`. Where no owner has a positive value the
-    previous prototype stays.
+    `local (M, H)` with the agent of each entry `(M,)`, `owners` that adds up the entries of each
+    motif (M → K), and `value (A,)` give `(K, H)` and which motifs have a prototype `(K,)`. Where
+    no owner has a positive value the previous prototype stays.
 
+    >>> from scipy import sparse
+    >>> owners = BagSum.of(sparse.csr_array([[1, 1, 0], [0, 0, 1]]), weighted=False)
     >>> c, active = global_prototypes(
-    ...     torch.tensor([[0.0], [4.0], [9.0]]), torch.tensor([0, 0, 1]), torch.tensor([0, 1, 1]),
+    ...     torch.tensor([[0.0], [4.0], [9.0]]), owners, torch.tensor([0, 1, 1]),
     ...     torch.tensor([3.0, 1.0]), torch.zeros(2, 1), torch.tensor([False, False]))
     >>> c.flatten().tolist(), active.tolist()
     ([1.0, 9.0], [True, True])
     """
-    weight = value.clamp(min=0)[agent].to(local.dtype)
-    summed = torch.zeros_like(previous).index_add_(0, motif, local * weight[:, None])
-    total = torch.zeros_like(previous[:, 0]).index_add_(0, motif, weight)
+    weight = value.clamp(min=0)[agent].to(local.dtype)[:, None]
+    total = owners(weight)
     fresh = total > 0
-    mean = summed / torch.where(fresh, total, torch.ones_like(total))[:, None]
-    return torch.where(fresh[:, None], mean, previous), active | fresh
+    mean = owners(local * weight) / torch.where(fresh, total, 1.0)
+    return torch.where(fresh, mean, previous), active | fresh[:, 0]
 
 
 def prototype_distance(local: Tensor, reference: Tensor, kind: str) -> Tensor:

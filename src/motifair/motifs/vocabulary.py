@@ -85,3 +85,10 @@ class MotifIndex:
     def sizes(self) -> Ints:
         """k_i: how many motifs each agent keeps."""
         return np.bincount(self.agent)
+
+    @property
+    def owners(self) -> sparse.csr_array:
+        """The 0/1 matrix (motifs × entries) of which entries belong to a motif."""
+        entries = np.arange(len(self.motif))
+        shape = (len(self.keys), len(entries))
+        return sparse.csr_array((np.ones(len(entries), np.float32), (self.motif, entries)), shape)

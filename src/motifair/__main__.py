@@ -1,0 +1,5 @@
+"""`python -m motifair` is the command `motifair`."""
+
+from motifair.cli import main
+
+main()

@@ -1,0 +1,140 @@
+"""The command line: what it prints, and how it answers mistakes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from motifair.cli import main
+
+QUICK = ["--rounds", "3", "--agents", "4", "--set", "hidden=16", "--threads", "1"]
+
+
+def call(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
+    """Run the command in this process and return its exit code."""
+    monkeypatch.setattr("sys.argv", ["motifair", *words])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    code = stopped.value.code
+    return code if isinstance(code, int) else 0
+
+
+def test_a_run_shows_progress_agents_and_summary_and_can_be_shown_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out = str(tmp_path / "run")
+    assert call(monkeypatch, "run", *QUICK, "--out", out) == 0
+    printed = capsys.readouterr()
+    assert "9 of 9 rounds" in printed.err
+    assert "harmful" in printed.out
+    assert "fairness" in printed.out
+    assert (tmp_path / "run" / "overview.png").stat().st_size > 10_000
+    assert call(monkeypatch, "show", out) == 0
+    assert "harmful" in capsys.readouterr().out
+    assert call(monkeypatch, "show", out, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["method"] == "motifair"
+
+
+def test_several_splits_are_listed_and_quiet_is_quiet(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = ["run", *QUICK, "--splits", "2", "--quiet", "--out", str(tmp_path / "r")]
+    assert call(monkeypatch, *words, "--method", "fedavg") == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    assert "2 splits" in printed.out
+
+
+def test_without_out_a_folder_is_named_after_the_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert call(monkeypatch, "run", *QUICK, "--method", "self-train", "--json", "--quiet") == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["mean"]["global_accuracy"] is None
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert folder.name.startswith("planted-self-train-")
+
+
+def test_a_config_file_is_read_and_words_win_over_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    config = tmp_path / "mine.toml"
+    config.write_text('rounds = 2\nagents = 3\nbeta = "inf"\nhidden = 16\n')
+    out = tmp_path / "run"
+    words = ["run", "--config", str(config), "--rounds", "3", "--quiet", "--out", str(out)]
+    assert call(monkeypatch, *words) == 0
+    options = json.loads((out / "config.json").read_text())["options"]
+    assert (options["rounds"], options["agents"], options["beta"]) == (3, 3, "inf")
+    again = tmp_path / "again"
+    words = ["run", "--config", str(out / "config.json"), "--quiet", "--out", str(again)]
+    assert call(monkeypatch, *words) == 0
+    capsys.readouterr()
+    first, second = (json.loads((f / "summary.json").read_text()) for f in (out, again))
+    assert first["splits"] == second["splits"]
+
+
+MISTAKES = {
+    "dataset": (["run", "--dataset", "PROTENS"], "Did you mean PROTEINS?"),
+    "path": (["run", "--dataset", "./nowhere/at/all"], "check the path"),
+    "method": (["run", "--method", "motifare"], "Did you mean motifair?"),
+    "option": (["run", "--set", "bta=1"], "Did you mean beta"),
+    "assignment": (["run", "--set", "beta"], "key=value"),
+    "beta": (["run", "--set", "beta=-1"], "beta must be greater than 0"),
+    "budget": (["run", "--set", "budget=-1"], "budget must be at least 0"),
+    "number": (["run", "--set", "rounds=many"], "rounds takes a whole number"),
+    "profile": (["run", "--profile", "papr"], "Did you mean paper?"),
+    "config": (["run", "--config", "nowhere.toml"], "cannot be read"),
+    "data dir": (["run", "--dataset", "DD", "--data-dir", "nowhere"], "is not a folder"),
+    "resume": (["resume", "nowhere"], "holds no run"),
+    "show": (["show", "nowhere"], "holds no run"),
+    "check": (["data", "check", "PROTENS"], "Did you mean PROTEINS?"),
+    "test fraction": (["run", "--set", "test_fraction=1"], "test_fraction must be"),
+    "device": (["run", "--device", "abacus"], "auto or cpu or cuda"),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_a_mistake_is_one_sentence_exit_code_2_and_nothing_written(
+    case: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    words, sentence = MISTAKES[case]
+    monkeypatch.chdir(tmp_path)
+    assert call(monkeypatch, *words) == 2
+    printed = capsys.readouterr().err
+    assert sentence in printed
+    assert printed.startswith("motifair: ")
+    assert printed.count("\n") == 1
+    assert "Traceback" not in printed
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_debug_shows_where_a_mistake_was_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    from motifair.errors import MotifairError
+
+    monkeypatch.setattr("sys.argv", ["motifair", "run", "--set", "beta=-1", "--debug"])
+    with pytest.raises(MotifairError):
+        main()
+
+
+def test_data_commands_list_describe_and_check(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], data_dir: Path
+) -> None:
+    folder = ["--data-dir", str(data_dir)]
+    assert call(monkeypatch, "data", "list", *folder) == 0
+    assert "PROTEINS" in capsys.readouterr().out
+    assert call(monkeypatch, "data", "list", *folder, "--json") == 0
+    assert json.loads(capsys.readouterr().out)[0]["dataset"] == "planted"
+    assert call(monkeypatch, "data", "info", "MUTAG", "--agents", "3", *folder) == 0
+    described = capsys.readouterr().out
+    assert "mean edges 19.79" in described
+    assert "agent-02" in described
+    assert call(monkeypatch, "data", "info", "MUTAG", "--agents", "3", *folder, "--json") == 0
+    assert len(json.loads(capsys.readouterr().out)["agents"]) == 3
+    assert call(monkeypatch, "data", "check", "MUTAG", *folder) == 0
+    assert "is the published dataset" in capsys.readouterr().out

@@ -1,0 +1,101 @@
+"""Real processes, really killed: a resumed run ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+COMMAND = [sys.executable, "-m", "motifair"]
+WORDS = ["run", "--rounds", "40", "--agents", "4", "--threads", "1", "--quiet",
+         "--set", "hidden=32", "--set", "batch_size=50"]  # fmt: skip
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def finished(out: Path) -> tuple[dict[str, object], bytes, bytes]:
+    """What must be equal: the summary but for its timing, and both tables to the last byte."""
+    summary = json.loads((out / "summary.json").read_text())
+    del summary["seconds"]
+    return summary, (out / "history.csv").read_bytes(), (out / "agents.csv").read_bytes()
+
+
+def start(*words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*COMMAND, *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same run, left in peace."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    subprocess.run([*COMMAND, *WORDS, "--out", str(out)], check=True, env=ENVIRONMENT)
+    return out
+
+
+def test_killed_at_random_moments_a_run_still_ends_bit_identical(
+    whole: Path, tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken"
+    moments = random.Random(7)
+    kills = 0
+    process = start(*WORDS, "--out", str(broken))
+    while True:
+        # Kills before the first file would test nothing: wait until the run has begun.
+        while process.poll() is None and not any((broken / "checkpoint").glob("*.safetensors")):
+            time.sleep(0.02)
+        try:
+            process.wait(timeout=moments.uniform(0.1, 1.5) if kills < 4 else None)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            kills += 1
+            process = start("resume", str(broken), "--quiet")
+            time.sleep(moments.uniform(1.5, 3.0))
+            continue
+        break
+    assert process.returncode == 0
+    assert kills >= 2
+    assert finished(whole) == finished(broken)
+
+
+def test_an_interrupt_saves_says_how_to_go_on_and_loses_nothing(
+    whole: Path, tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken"
+    process = start(*WORDS, "--out", str(broken))
+    while process.poll() is None and not any((broken / "checkpoint").glob("*.safetensors")):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Stopping after this round" in said
+    assert f"motifair resume {broken}" in said
+    assert not (broken / "summary.json").exists()
+    subprocess.run([*COMMAND, "resume", str(broken)], check=True, env=ENVIRONMENT)
+    assert finished(whole) == finished(broken)
+
+
+def test_a_checkpoint_of_another_configuration_is_refused(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    words = ["run", "--rounds", "2", "--agents", "3", "--set", "hidden=16", "--quiet"]
+    subprocess.run([*COMMAND, *words, "--out", str(out)], check=True, env=ENVIRONMENT)
+    config = json.loads((out / "config.json").read_text())
+    config["options"]["learning_rate"] = 0.5
+    (out / "config.json").write_text(json.dumps(config))
+    (out / "summary.json").unlink()
+    process = start("resume", str(out))
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "another configuration" in said

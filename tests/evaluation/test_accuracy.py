@@ -1,0 +1,54 @@
+"""Accuracy of a stack of agents against counting by hand with plain PyG."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from oracles import naive
+from worlds import CPU, small_graphs, to_pyg
+
+from motifair.evaluation.accuracy import accuracy
+from motifair.graphs.batch import collate, make_shard
+from motifair.graphs.features import fit_features
+from motifair.models import GIN
+
+GRAPHS = small_graphs(40)
+FEATURES = fit_features(GRAPHS, np.arange(len(GRAPHS)), "auto")
+MODEL = GIN(FEATURES.width, 2, 16, 2)
+PARTS = (np.arange(25), np.arange(25, 28), np.arange(28, 40))
+WEIGHTS = torch.stack([MODEL.layout.initial(seed, torch.float64) for seed in range(3)])
+
+
+def found(parts: tuple[np.ndarray, ...]) -> torch.Tensor:
+    shards = [make_shard(GRAPHS.select(part), FEATURES) for part in parts]
+    return accuracy(MODEL, WEIGHTS[: len(parts)], collate(shards, CPU, torch.float64))
+
+
+def test_each_agent_is_measured_on_its_own_graphs_by_its_own_model() -> None:
+    expected = []
+    for row, part in zip(WEIGHTS, PARTS, strict=True):
+        state = MODEL.layout.to_state_dict(row)
+        flat = torch.cat([p.flatten() for p in state.values()])
+        expected.append(naive.accuracy(flat, state, to_pyg(GRAPHS, part)))
+    assert found(PARTS).tolist() == expected
+    assert len(set(expected)) > 1
+
+
+def test_padding_counts_neither_as_right_nor_as_wrong() -> None:
+    """Padding has target 0, so models that always say 0 or always say 1 would show it."""
+    for answer in (0, 1):
+        constant = WEIGHTS.clone()
+        constant[:, MODEL.layout.span("readout.weight")] = 0
+        bias = MODEL.layout.span("readout.bias")
+        constant[:, bias] = torch.tensor([1.0 - answer, float(answer)], dtype=torch.float64)
+        shards = [make_shard(GRAPHS.select(part), FEATURES) for part in PARTS]
+        measured = accuracy(MODEL, constant, collate(shards, CPU, torch.float64))
+        expected = [float((GRAPHS.target[part] == answer).mean()) for part in PARTS]
+        assert np.allclose(measured, expected, rtol=0, atol=1e-12)
+
+
+def test_the_accuracy_of_an_agent_without_graphs_is_undefined() -> None:
+    nothing = np.zeros(0, dtype=np.int64)
+    measured = found((PARTS[0], nothing))
+    assert measured[0] == found(PARTS)[0]
+    assert measured[1].isnan()

@@ -1,0 +1,224 @@
+"""Runs from Python: what comes back, what is written, what goes on, what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import motifair
+from motifair.errors import MotifairError
+from motifair.experiments.run import make_plan, resume, split_data
+
+QUICK = {"rounds": 3, "agents": 4, "hidden": 16, "threads": 1, "device": "cpu"}
+
+
+def own_graphs(count: int = 40, seed: int = 0) -> list[nx.Graph]:
+    """Cycles against paths, with a class and node labels."""
+    rng = np.random.default_rng(seed)
+    graphs = []
+    for k in range(count):
+        n = int(rng.integers(4, 9))
+        graph = nx.cycle_graph(n) if k % 2 else nx.path_graph(n)
+        graph.graph["y"] = k % 2
+        nx.set_node_attributes(graph, {v: int(rng.integers(3)) for v in graph}, "label")
+        graphs.append(graph)
+    return graphs
+
+
+def test_a_run_returns_a_result_worth_reading() -> None:
+    result = motifair.run(splits=2, **QUICK)
+    text = repr(result)
+    assert text.startswith("motifair on planted: 4 agents, 3 rounds, 2 splits from seed 0")
+    assert "fairness" in text
+    assert "retest" in text
+    frame = result.to_frame()
+    assert len(frame) == 2 * 4
+    assert set(frame["role"]) == {"good", "harmful", "late"}
+    assert len(result.history) == 2 * 3 * 4
+    assert np.allclose(frame.groupby("split")["payoff"].sum(), 3.0)
+    assert set(result.mean) == set(result.ci95)
+
+
+def test_the_folder_holds_what_is_promised_and_loads_back(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    result = motifair.run(out=out, splits=2, **QUICK)
+    names = {p.name for p in out.iterdir()}
+    assert {"config.json", "summary.json", "history.csv", "agents.csv", "checkpoint"} <= names
+    summary = json.loads((out / "summary.json").read_text())
+    assert {"method", "dataset", "splits", "mean", "ci95", "fairness_retest", "fairness_bound",
+            "seconds", "versions", "layout"} <= set(summary)  # fmt: skip
+    assert len(summary["splits"]) == 2
+    assert {"seed", "personalised_accuracy", "global_accuracy", "fairness", "gain"} <= set(
+        summary["splits"][0]
+    )
+    options = json.loads((out / "config.json").read_text())["options"]
+    assert options["partition"] == "domains"
+    assert options["retention"] == 0.1
+    history = pd.read_csv(out / "history.csv")
+    assert {"split", "round", "agent", "value", "alignment", "diversity", "kept", "payoff",
+            "compensation", "update_norm", "loss"} <= set(history)  # fmt: skip
+    loaded = motifair.load_result(out)
+    assert repr(loaded) == repr(result)
+    pd.testing.assert_frame_equal(loaded.to_frame(), result.to_frame())
+
+
+def test_a_finished_run_is_not_done_again(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    motifair.run(out=out, **QUICK)
+    before = (out / "summary.json").stat().st_mtime_ns
+    again = motifair.run(out=out, **QUICK)
+    assert (out / "summary.json").stat().st_mtime_ns == before
+    assert again.config.rounds == 3
+
+
+def test_deleting_one_finished_part_gives_the_same_result_again(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    first = motifair.run(out=out, splits=2, **QUICK)
+    (out / "summary.json").unlink()
+    (out / "checkpoint" / "split-001-method.safetensors").unlink()
+    again = motifair.run(out=out, splits=2, **QUICK)
+    pd.testing.assert_frame_equal(first.history, again.history)
+
+
+def test_a_fixed_split_varies_training_only() -> None:
+    plan = make_plan("planted", {"agents": 4, "splits": 2, "fixed_split": True}, device="cpu")
+    first, second = split_data(plan, 0), split_data(plan, 1)
+    assert first.graphs.digest() == second.graphs.digest()
+    free = make_plan("planted", {"agents": 4, "splits": 2}, device="cpu")
+    assert split_data(free, 0).graphs.digest() != split_data(free, 1).graphs.digest()
+    result = motifair.run(splits=2, fixed_split=True, **QUICK)
+    losses = [s.history.columns["loss"][0] for s in result.splits]
+    assert not np.allclose(*losses)
+
+
+def test_training_alone_scores_the_retest_reliability() -> None:
+    result = motifair.run(method="self-train", **{**QUICK, "rounds": 25})
+    split = result.splits[0]
+    metrics = split.metrics()
+    assert metrics["fairness"] == metrics["fairness_retest"]
+    assert np.isnan(metrics["global_accuracy"])
+    assert (split.history.columns["payoff"] == 0).all()
+
+
+def test_own_graphs_run_from_lists_and_from_a_mapping_of_agents() -> None:
+    listed = motifair.run(own_graphs(), partition="iid", **QUICK)
+    assert listed.config.dataset == "own graphs"
+    parties = {"bank-b": own_graphs(20, 1), "bank-a": own_graphs(24, 2), "lab": own_graphs(16, 3)}
+    options = {k: v for k, v in QUICK.items() if k != "agents"}
+    mapped = motifair.run(parties, **options)
+    assert mapped.splits[0].names == ("bank-a", "bank-b", "lab")
+    assert mapped.config.agents == 3
+
+
+def test_two_real_datasets_are_two_agents(data_dir: Path) -> None:
+    options = {k: v for k, v in QUICK.items() if k != "agents"}
+    result = motifair.run(
+        "MUTAG,PROTEINS", data_dir=data_dir, features="degree", share="conv", **options
+    )
+    assert result.splits[0].names == ("MUTAG", "PROTEINS")
+
+
+@pytest.mark.parametrize("partition", ["chunks", "iid", "dirichlet", "sizes"])
+def test_every_partition_runs_on_real_data(data_dir: Path, partition: str) -> None:
+    skew = {"skew": 2.0} if partition in ("dirichlet", "sizes") else {}
+    result = motifair.run(
+        "MUTAG", data_dir=data_dir, partition=partition, perturbation="tiers", **skew, **QUICK
+    )
+    assert set(result.to_frame()["role"]) == {"low", "medium", "high"}
+
+
+def test_payoff_rules_pay_out_the_budget() -> None:
+    for rule in ("equal", "union", "individual", "shapley"):
+        result = motifair.run(payoff=rule, budget=7.0, **{**QUICK, "rounds": 1})
+        assert np.isclose(result.to_frame()["payoff"].sum(), 7.0)
+
+
+REFUSED = {
+    "dataset": ({"dataset": "PROTEIN"}, "Did you mean PROTEINS"),
+    "method": ({"method": "fedavgg"}, "Did you mean fedavg"),
+    "option": ({"retntion": 1}, "Did you mean retention"),
+    "unused option": ({"method": "fedavg", "beta": 2}, "fedavg does not use beta"),
+    "skew": ({"partition": "iid", "skew": 1}, "does not use skew"),
+    "agents": ({"dataset": [], "agents": 4}, "no graph"),
+    "budget": ({"budget": -1}, "budget must be at least 0"),
+    "beta": ({"beta": 0}, "beta must be greater than 0"),
+    "device": ({"device": "tpu"}, "auto or cpu or cuda"),
+    "domains": ({"dataset": own_graphs(), "partition": "domains"}, "join several"),
+    "too many agents": ({"dataset": own_graphs(12), "agents": 40}, "use fewer agents"),
+    "one owner": ({"dataset": {"a": own_graphs()}}, "at least two"),
+    "owners": (
+        {"dataset": {"a": own_graphs(), "b": own_graphs()}, "agents": 5},
+        "belongs to 2 agents",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_mistake_is_a_sentence_and_nothing_is_written(case: str, tmp_path: Path) -> None:
+    options, sentence = REFUSED[case]
+    out = tmp_path / "never"
+    with pytest.raises(MotifairError, match=sentence):
+        motifair.run(out=out, **options)  # type: ignore[arg-type]
+    assert not out.exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device here")
+def test_cuda_asked_for_and_absent_is_refused() -> None:
+    with pytest.raises(MotifairError, match="use --device cpu or auto"):
+        motifair.run(device="cuda")
+
+
+def test_a_folder_with_another_run_or_something_else_is_left_alone(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    motifair.run(out=out, **QUICK)
+    with pytest.raises(MotifairError, match=r"holds another run \(rounds=3\)"):
+        motifair.run(out=out, **{**QUICK, "rounds": 4})
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "thesis.tex").write_text("x")
+    with pytest.raises(MotifairError, match="is not empty"):
+        motifair.run(out=other, **QUICK)
+    assert [p.name for p in other.iterdir()] == ["thesis.tex"]
+
+
+def test_only_one_process_writes_a_folder(tmp_path: Path) -> None:
+    import fcntl
+
+    out = tmp_path / "run"
+    out.mkdir()
+    with (out / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(MotifairError, match="Another process"):
+            motifair.run(out=out, **QUICK)
+
+
+def test_resuming_needs_a_run_whose_graphs_can_be_found(tmp_path: Path) -> None:
+    with pytest.raises(MotifairError, match="holds no run"):
+        resume(tmp_path)
+    with pytest.raises(MotifairError, match="holds no run"):
+        motifair.load_result(tmp_path)
+    out = tmp_path / "own"
+    motifair.run(own_graphs(), out=out, partition="iid", **QUICK)
+    with pytest.raises(MotifairError, match="given in Python"):
+        resume(out)
+    (out / "summary.json").unlink()
+    with pytest.raises(MotifairError, match="motifair resume"):
+        motifair.load_result(out)
+
+
+def test_importing_the_package_does_not_import_optional_engines() -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, motifair; motifair.run; "
+        "print([m for m in ('nvflare', 'sqlalchemy', 'fastapi') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

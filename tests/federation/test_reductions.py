@@ -1,0 +1,77 @@
+"""Where the mechanism must become something simpler, exactly."""
+
+from __future__ import annotations
+
+import torch
+from worlds import CPU, simulate, small_config, small_split
+
+from motifair.federation.protocol import Downloads
+from motifair.federation.simulation import Simulation
+
+VANILLA = {
+    "prototype_weight": 0.0,
+    "beta": "inf",
+    "aggregation": "size",
+    "retention": 0.0,
+    "reward_step": 1.0,
+}
+
+
+def test_the_mechanism_without_its_parts_is_federated_averaging() -> None:
+    for share in ("all", "conv"):
+        mechanism = small_config(rounds=6, share=share, **VANILLA)
+        vanilla = small_config(rounds=6, share=share, method="fedavg")
+        split = small_split(mechanism)
+        _, ours, history = simulate(mechanism, split)
+        _, theirs, _ = simulate(vanilla, split)
+        assert (history.columns["value"] > 0).all()
+        for a, b in zip(ours, theirs, strict=True):
+            assert torch.allclose(a.agents.weights, b.agents.weights, rtol=0, atol=1e-10)
+            assert torch.allclose(a.server.weights, b.server.weights, rtol=0, atol=1e-10)
+
+
+def test_with_everything_shared_averaging_keeps_agents_and_server_equal() -> None:
+    config = small_config(rounds=4, method="fedavg")
+    _, states, _ = simulate(config, small_split(config))
+    for state in states:
+        assert torch.allclose(state.agents.weights, state.server.weights, rtol=0, atol=1e-12)
+
+
+def test_keeping_ones_own_step_and_receiving_nothing_is_training_alone() -> None:
+    # A reward step that is (nearly) nothing, beside full retention.
+    config = small_config(rounds=4, retention=1.0, reward_step=1e-300, prototype_weight=0.0)
+    split = small_split(config)
+    _, ours, _ = simulate(config, split)
+    _, alone, _ = simulate(small_config(rounds=4, method="self-train"), split)
+    assert torch.allclose(ours[-1].agents.weights, alone[-1].agents.weights, rtol=0, atol=1e-10)
+
+
+def test_adoption_mixes_own_step_and_reward_and_leaves_the_unrewarded_alone() -> None:
+    config = small_config(retention=0.25, reward_step=2.0, share="conv")
+    simulation = Simulation(config, small_split(config), seed=0, device=CPU, dtype=torch.float64)
+    agents, shared = simulation.agents, simulation.agents.shared
+    before = agents.start(simulation.initial)
+    trained, uploads = agents.train(
+        before, 1, *simulation.server.for_agents(simulation.start().server)
+    )
+    reward = torch.randn_like(uploads.update)
+    downloads = Downloads(reward, torch.tensor([5, 0, 7, 1]), None, None)
+    after = agents.adopt(before, trained, downloads).weights
+    for k in (0, 2, 3):
+        expected = before.weights[k, shared] + 0.25 * uploads.update[k] + 2.0 * reward[k]
+        assert torch.allclose(after[k, shared], expected, rtol=0, atol=1e-12)
+    assert torch.equal(after[1], trained.weights[1])
+    assert torch.equal(after[:, : shared.start], trained.weights[:, : shared.start])
+    assert torch.equal(after[:, shared.stop :], trained.weights[:, shared.stop :])
+
+
+def test_personal_layers_never_reach_the_server() -> None:
+    config = small_config(share="conv")
+    simulation, states, _ = simulate(config, small_split(config))
+    shared = simulation.agents.shared
+    assert len(states[-1].server.weights) == shared.stop - shared.start == 3 * 2 * (16 * 16 + 16)
+    personal = torch.cat(
+        [states[-1].agents.weights[:, : shared.start], states[-1].agents.weights[:, shared.stop :]],
+        dim=1,
+    )
+    assert not torch.allclose(personal[0], personal[1])

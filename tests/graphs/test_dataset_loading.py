@@ -1,0 +1,113 @@
+"""A dataset by name, by several names, or from a mapping: who holds which graph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+from graphs.graph_samples import described, write_parts
+
+from motifair.errors import MotifairError
+from motifair.graphs.dataset import agent_names, load_dataset
+from motifair.graphs.graph_set import GraphSet
+from motifair.graphs.planted import planted
+
+OWN = {"A": "1, 2\n3, 4\n", "graph_indicator": "1\n1\n2\n2\n", "graph_labels": "0\n1\n"}
+
+
+def ring(nodes: int, y: int) -> nx.Graph:
+    graph = nx.cycle_graph(nodes)
+    graph.graph["y"] = y
+    return graph
+
+
+def test_one_name_is_a_dataset_that_nobody_holds_yet(mutag: GraphSet, data_dir: Path) -> None:
+    data = load_dataset("MUTAG", agents=3, seed=0, data_dir=data_dir)
+    assert data.graphs.digest() == mutag.digest()
+    assert data.name == "MUTAG"
+    assert data.owner is None
+    assert data.roles == ()
+
+
+def test_the_embedded_dataset_comes_with_owners_and_roles() -> None:
+    data = load_dataset("planted", agents=3, seed=5)
+    made = planted(3, 5)
+    assert data.graphs.digest() == made.graphs.digest()
+    assert data.owner is not None
+    assert data.owner.tolist() == made.owner.tolist()
+    assert data.owners == ("agent-00", "agent-01", "agent-02")
+    assert data.roles == ("good", "good", "harmful")
+
+
+def test_names_joined_by_commas_give_each_agent_its_own_dataset(
+    mutag: GraphSet, imdb: GraphSet, data_dir: Path
+) -> None:
+    data = load_dataset("MUTAG,IMDB-BINARY", agents=9, seed=0, data_dir=data_dir)
+    assert data.owners == ("IMDB-BINARY", "MUTAG")
+    assert data.name == "IMDB-BINARY+MUTAG"
+    assert data.owner is not None
+    assert np.bincount(data.owner).tolist() == [1000, 188]
+    for agent, whole in enumerate((imdb, mutag)):
+        part = data.graphs.select(np.flatnonzero(data.owner == agent))
+        assert np.array_equal(part.neighbour, whole.neighbour)
+        assert np.array_equal(part.target, whole.target)
+    assert data.graphs.node_label is None
+
+
+def test_paths_may_be_joined_too(data_dir: Path, tmp_path: Path) -> None:
+    mine = write_parts(tmp_path / "mine", "OWN", OWN)
+    data = load_dataset(f"{mine},{data_dir / 'MUTAG.zip'}", agents=2, seed=0)
+    assert data.owners == ("MUTAG", "mine")
+    assert len(data.graphs) == 190
+
+
+def test_a_mapping_gives_each_agent_its_graphs() -> None:
+    hospital = [ring(3, 0), ring(4, 1), ring(5, 0)]
+    bank = [ring(6, 1), ring(7, 0)]
+    data = load_dataset({"hospital": hospital, "bank": bank}, agents=9, seed=0)
+    assert data.owners == ("bank", "hospital")
+    assert data.owner is not None
+    assert data.owner.tolist() == [0, 0, 1, 1, 1]
+    assert data.graphs.nodes.tolist() == [6, 7, 3, 4, 5]
+    assert data.graphs.target.tolist() == [1, 0, 0, 1, 0]
+
+
+def test_a_list_of_graphs_is_a_dataset_that_nobody_holds_yet() -> None:
+    data = load_dataset([ring(3, 0), ring(4, 1)], agents=2, seed=0)
+    assert data.owner is None
+    assert [n for n, *_ in described(data.graphs)] == [3, 4]
+
+
+def test_one_dataset_alone_is_not_each_agent_its_own(data_dir: Path) -> None:
+    for lonely in ({"only": [ring(3, 0)]}, "MUTAG,MUTAG"):
+        with pytest.raises(MotifairError, match="at least two, under different names"):
+            load_dataset(lonely, agents=2, seed=0, data_dir=data_dir)
+
+
+def test_an_agent_of_a_mapping_without_graphs_is_named() -> None:
+    with pytest.raises(MotifairError, match="bank holds no graph; give at least one"):
+        load_dataset({"hospital": [ring(3, 0)], "bank": []}, agents=2, seed=0)
+
+
+def test_joined_datasets_of_one_name_are_refused_rather_than_dropped(
+    data_dir: Path, tmp_path: Path
+) -> None:
+    twins = [write_parts(tmp_path / place / "OWN", "OWN", OWN) for place in ("here", "there")]
+    names = ",".join([*map(str, twins), str(data_dir / "MUTAG.zip")])
+    with pytest.raises(MotifairError, match="different names"):
+        load_dataset(names, agents=3, seed=0)
+
+
+def test_the_embedded_dataset_joined_to_another_is_not_called_unknown(data_dir: Path) -> None:
+    with pytest.raises(MotifairError) as refused:
+        load_dataset("planted,MUTAG", agents=2, seed=0, data_dir=data_dir)
+    assert "No dataset is called 'planted'" not in str(refused.value)
+
+
+@pytest.mark.parametrize("agents", [2, 10, 11, 100, 101, 1001])
+def test_agents_sorted_by_name_are_sorted_by_number(agents: int) -> None:
+    names = agent_names(agents)
+    assert list(names) == sorted(names)
+    assert [int(n.removeprefix("agent-")) for n in names] == list(range(agents))

@@ -1,0 +1,206 @@
+"""A user's own graph objects: PyG `Data` and NetworkX graphs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from graphs.graph_samples import described, graph_sets, to_networkx
+from hypothesis import given
+from torch_geometric.data import Data
+
+from motifair.errors import MotifairError
+from motifair.graphs.convert import from_objects
+from motifair.graphs.features import fit_features
+from motifair.graphs.graph_set import GraphSet
+
+WIDTH = 3
+
+
+def one_hot(labels: list[int]) -> torch.Tensor:
+    return torch.eye(WIDTH)[torch.tensor(labels, dtype=torch.long)]
+
+
+def to_pyg(graphs: GraphSet) -> list[Data]:
+    """The same graphs with one-hot labels, every edge in both directions."""
+    made = []
+    for n, edges, labels, _, y in described(graphs):
+        marked = graphs.edge_label is not None
+        made.append(
+            Data(
+                x=one_hot(labels or []),
+                edge_index=torch.tensor(list(edges), dtype=torch.long).reshape(-1, 2).T,
+                edge_attr=one_hot([e or 0 for e in edges.values()]) if marked else None,
+                y=torch.tensor([y]),
+                num_nodes=n,
+            )
+        )
+    return made
+
+
+def pair(**more: Any) -> Data:
+    return Data(edge_index=torch.tensor([[0], [1]]), y=torch.tensor([0]), num_nodes=2, **more)
+
+
+def ring(y: Any = 0, **node: Any) -> nx.Graph:
+    graph = nx.cycle_graph(3)
+    graph.graph["y"] = y
+    nx.set_node_attributes(graph, {n: dict(node) for n in graph})
+    return graph
+
+
+with_edges = graph_sets().filter(lambda graphs: graphs.edges.sum() > 0)
+
+
+@given(with_edges)
+def test_pyg_and_networkx_give_the_same_graphs(graphs: GraphSet) -> None:
+    pyg, own = from_objects("mine", to_pyg(graphs)), from_objects("mine", to_networkx(graphs))
+    assert pyg.digest() == own.digest()
+    assert pyg.classes == own.classes == len(np.unique(graphs.target))
+    values = np.unique(graphs.target).tolist()
+    assert described(own) == [(*rest, values.index(y)) for *rest, y in described(graphs)]
+
+
+def test_mutag_as_networkx_graphs_is_mutag(mutag: GraphSet) -> None:
+    assert from_objects("mine", to_networkx(mutag)).digest() == mutag.digest()
+
+
+def test_pyg_inputs_are_labels_where_they_are_one_hot_and_attributes_always() -> None:
+    labelled = from_objects("mine", [pair(x=torch.eye(2)), pair(x=torch.eye(2).flip(0))])
+    assert labelled.node_label.tolist() == [0, 1, 1, 0]
+    assert labelled.attribute.tolist() == [[1, 0], [0, 1], [0, 1], [1, 0]]
+    measured = from_objects("mine", [pair(x=torch.eye(2)), pair(x=torch.full((2, 2), 0.5))])
+    assert measured.node_label is None
+    assert measured.attribute.tolist() == [[1, 0], [0, 1], [0.5, 0.5], [0.5, 0.5]]
+
+
+def test_pyg_edge_attributes_that_are_not_one_hot_are_no_labels() -> None:
+    graphs = from_objects("mine", [pair(edge_attr=torch.tensor([[0.3, 0.7]]))])
+    assert graphs.edge_label is None
+
+
+def test_pyg_graphs_without_inputs_have_neither_labels_nor_attributes() -> None:
+    graphs = from_objects("mine", [pair()])
+    assert graphs.node_label is None
+    assert graphs.attribute is None
+
+
+def test_networkx_attributes_are_taken_where_every_node_has_them() -> None:
+    full = [ring(label=4, x=[1.0, 2.0]), ring(label=5, x=[3.0, 4.0])]
+    graphs = from_objects("mine", full)
+    assert graphs.node_label.tolist() == [4] * 3 + [5] * 3
+    assert graphs.attribute.tolist() == [[1, 2]] * 3 + [[3, 4]] * 3
+    del full[1].nodes[2]["label"], full[0].nodes[1]["x"]
+    partial = from_objects("mine", full)
+    assert partial.node_label is None
+    assert partial.attribute is None
+
+
+def test_networkx_edge_labels_are_taken_where_every_edge_has_them() -> None:
+    marked, lonely = ring(), nx.empty_graph(2)
+    lonely.graph["y"] = 1
+    nx.set_edge_attributes(marked, {(0, 1): 5, (1, 2): 6, (0, 2): 7}, "label")
+    assert from_objects("mine", [marked, lonely]).edge_label.tolist() == [5, 7, 5, 6, 7, 6]
+    assert from_objects("mine", [marked, ring()]).edge_label is None
+
+
+def test_networkx_nodes_may_have_any_names() -> None:
+    named = nx.relabel_nodes(ring(), {0: "z", 1: ("a", 1), 2: None.__class__})
+    assert described(from_objects("m", [named])) == described(from_objects("m", [ring()]))
+
+
+@pytest.mark.parametrize("kind", [nx.DiGraph, nx.MultiGraph, nx.MultiDiGraph])
+def test_directed_and_repeated_networkx_edges_are_merged(kind: type[nx.Graph]) -> None:
+    graph = kind([(0, 1), (1, 0), (1, 0), (1, 2), (2, 2)], y=0)
+    assert set(described(from_objects("mine", [graph]))[0][1]) == {(0, 1), (1, 0), (1, 2), (2, 1)}
+
+
+def test_classes_are_numbered_in_order_whatever_they_are_called() -> None:
+    graphs = from_objects("mine", [ring(9), ring(-1), ring(9)])
+    assert graphs.target.tolist() == [1, 0, 1]
+    assert graphs.classes == 2
+
+
+def no_class() -> list[Any]:
+    return [Data(edge_index=torch.tensor([[0], [1]]), num_nodes=2)]
+
+
+def no_networkx_class() -> list[Any]:
+    return [ring(), nx.path_graph(3)]
+
+
+def no_graph() -> list[Any]:
+    return ["a graph"]
+
+
+def edge_too_far() -> list[Any]:
+    return [pair(), Data(edge_index=torch.tensor([[0], [5]]), y=torch.tensor([0]), num_nodes=2)]
+
+
+def edge_below_zero() -> list[Any]:
+    return [Data(edge_index=torch.tensor([[-1], [1]]), y=torch.tensor([0]), num_nodes=2)]
+
+
+def too_many_inputs() -> list[Any]:
+    return [pair(x=torch.eye(3))]
+
+
+@pytest.mark.parametrize(
+    ("objects", "sentence"),
+    [
+        (list, "mine holds no graph; give at least one"),
+        (no_class, "Graph 0 of mine is neither .* give it a class"),
+        (no_networkx_class, r"Graph 1 of mine has no class; set graph.graph\['y'\]"),
+        (no_graph, "Graph 0 of mine is neither a NetworkX graph .* nor a PyG Data"),
+        (edge_too_far, "Graph 1 of mine has 2 nodes, but an edge names node 5; remove the edge"),
+        (edge_below_zero, "Graph 0 of mine has 2 nodes, but an edge names node -1; remove"),
+        (too_many_inputs, "2 nodes but 3 node labels; give one for each"),
+    ],
+)
+def test_unusable_objects_are_refused_in_a_sentence(
+    objects: Callable[[], list[Any]], sentence: str
+) -> None:
+    with pytest.raises(MotifairError, match=sentence):
+        from_objects("mine", objects())
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        pytest.param(lambda: [ring(label="C")], id="node labels as text"),
+        pytest.param(lambda: [ring(y="toxic")], id="a class as text"),
+        pytest.param(lambda: [ring(), pair()], id="NetworkX first, then PyG"),
+        pytest.param(lambda: [ring(x=[1.0]), ring(x=[1.0, 2.0])], id="ragged NetworkX inputs"),
+        pytest.param(
+            lambda: [pair(x=torch.zeros(2, 3)), pair(x=torch.zeros(2, 4))], id="ragged PyG inputs"
+        ),
+        pytest.param(lambda: [pair(edge_attr=torch.eye(3))], id="too many PyG edge labels"),
+    ],
+)
+def test_objects_that_do_not_fit_together_never_end_in_a_traceback(
+    objects: Callable[[], list[Any]],
+) -> None:
+    with pytest.raises(MotifairError):
+        from_objects("mine", objects())
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        pytest.param(ring(x=1.5), id="NetworkX"),
+        pytest.param(pair(x=torch.tensor([1.5, 1.5])), id="PyG"),
+    ],
+)
+def test_a_bare_number_for_each_node_is_one_attribute_or_refused(graph: Any) -> None:
+    with contextlib.suppress(MotifairError):
+        assert fit_features(from_objects("mine", [graph]), np.array([0]), "attributes").width == 1
+
+
+def test_a_pyg_class_may_be_a_plain_number() -> None:
+    plain = Data(edge_index=torch.tensor([[0], [1]]), y=1, num_nodes=2)
+    assert from_objects("mine", [pair(), plain]).target.tolist() == [0, 1]

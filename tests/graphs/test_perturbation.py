@@ -1,0 +1,141 @@
+"""Worse data on purpose: rewired edges keep their number, tiers fall on agents at random."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import floor
+
+import numpy as np
+import pytest
+from graphs.graph_samples import described, graph_sets
+from hypothesis import given
+from hypothesis import strategies as st
+
+from motifair.graphs.graph_set import GraphSet
+from motifair.graphs.perturb import TIERS, Damage, flip, rewire, role_damage, tiers
+from motifair.graphs.planted import ROLES
+
+RATIOS = st.floats(0, 1)
+
+
+def complete(nodes: int) -> GraphSet:
+    return GraphSet.build("complete", [nodes], list(combinations(range(nodes), 2)), [0])
+
+
+@given(graph_sets(attributes=True), st.data())
+def test_rewiring_moves_the_asked_share_of_edges_to_free_places(
+    graphs: GraphSet, data: st.DataObject
+) -> None:
+    n = len(graphs)
+    ratio = np.array(data.draw(st.lists(RATIOS, min_size=n, max_size=n)))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**31 - 1)))
+    moved = rewire(graphs, ratio, rng)
+    for share, before, after in zip(ratio, described(graphs), described(moved), strict=True):
+        nodes, old, *rest = before
+        _, new, *unchanged = after
+        assert unchanged == rest
+        assert len(new) == len(old)
+        assert all(u != v and new[v, u] == label for (u, v), label in new.items())
+        count = len(old) // 2
+        free = nodes * (nodes - 1) // 2 - count
+        gone = len(old.keys() - new.keys()) // 2
+        assert gone == min(floor(share * count), free)
+        assert all(new[e] == old[e] for e in old.keys() & new.keys())
+        assert sorted(map(str, new.values())) == sorted(map(str, old.values()))
+
+
+def test_a_graph_that_is_not_to_be_rewired_stays_as_it_is(mutag: GraphSet) -> None:
+    ratio = np.zeros(len(mutag))
+    assert rewire(mutag, ratio, np.random.default_rng(0)).digest() == mutag.digest()
+    ratio[5] = 1.0
+    moved = rewire(mutag, ratio, np.random.default_rng(0))
+    changed = [
+        g for g, (a, b) in enumerate(zip(described(mutag), described(moved), strict=True)) if a != b
+    ]
+    assert changed == [5]
+
+
+def test_every_graph_of_proteins_is_rewired_by_half(proteins: GraphSet) -> None:
+    moved = rewire(proteins, np.full(len(proteins), 0.5), np.random.default_rng(1))
+    assert np.array_equal(moved.edges, proteins.edges)
+    total = len(proteins.degree)
+    before, after = (
+        g.edge_list()[0][:, 0] * total + g.edge_list()[0][:, 1] for g in (proteins, moved)
+    )
+    gone = np.setdiff1d(before, after) // total
+    count = np.bincount(proteins.node_graph[gone], minlength=len(proteins))
+    places = proteins.nodes * (proteins.nodes - 1) // 2 - proteins.edges
+    assert np.array_equal(count, np.minimum(proteins.edges // 2, places))
+
+
+def test_a_complete_graph_has_no_free_place() -> None:
+    graph = complete(5)
+    moved = rewire(graph, np.array([0.9]), np.random.default_rng(0))
+    assert moved.digest() == graph.digest()
+
+
+def test_where_few_places_are_free_only_so_many_edges_move() -> None:
+    pairs = list(combinations(range(5), 2))
+    graph = GraphSet.build("almost", [5], pairs[1:], [0])
+    moved = rewire(graph, np.array([1.0]), np.random.default_rng(0))
+    assert len(set(described(graph)[0][1]) - set(described(moved)[0][1])) == 2
+    assert (0, 1) in described(moved)[0][1]
+
+
+def test_a_graph_without_edges_can_be_rewired() -> None:
+    graph = GraphSet.build("dots", [3], [], [0])
+    assert rewire(graph, np.array([1.0]), np.random.default_rng(0)).digest() == graph.digest()
+
+
+def test_the_seed_decides_which_edges_move(mutag: GraphSet) -> None:
+    ratio = np.full(len(mutag), 0.5)
+    first, again, other = (
+        rewire(mutag, ratio, np.random.default_rng(s)).digest() for s in (1, 1, 2)
+    )
+    assert first == again != other
+
+
+@given(st.integers(2, 40), st.integers(0, 2**31 - 1))
+def test_three_tenths_of_the_agents_are_low_and_three_tenths_medium(agents: int, seed: int) -> None:
+    names, damage = tiers(agents, np.random.default_rng(seed))
+    assert names.count("low") == names.count("medium") == round(0.3 * agents)
+    assert len(names) == len(damage) == agents
+    assert set(names) <= set(TIERS)
+
+
+def test_ten_agents_are_three_low_three_medium_and_four_high() -> None:
+    names, _ = tiers(10, np.random.default_rng(0))
+    assert sorted(names) == ["high"] * 4 + ["low"] * 3 + ["medium"] * 3
+
+
+def test_every_agent_comes_into_every_tier_and_is_damaged_accordingly() -> None:
+    bounds = {"low": (0.7, 1.0), "medium": (0.3, 0.7), "high": (0.0, 0.3)}
+    seen: set[tuple[int, str]] = set()
+    ratios: dict[str, list[float]] = {tier: [] for tier in bounds}
+    for seed in range(60):
+        names, damage = tiers(10, np.random.default_rng(seed))
+        seen |= set(enumerate(names))
+        for tier, done in zip(names, damage, strict=True):
+            ratios[tier].append(done.rewired)
+            assert not done.flipped
+    assert len(seen) == 30
+    for tier, (low, high) in bounds.items():
+        assert low <= min(ratios[tier]) < low + 0.05
+        assert high - 0.05 < max(ratios[tier]) < high
+
+
+def test_only_harmful_and_noisy_agents_are_damaged() -> None:
+    assert {role: role_damage(role) for role in set(ROLES)} == {
+        "good": Damage(),
+        "late": Damage(),
+        "harmful": Damage(flipped=True),
+        "noisy": Damage(rewired=0.7),
+    }
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_a_flipped_class_is_always_another_one(classes: int) -> None:
+    target = np.arange(classes)
+    flipped = flip(target, classes)
+    assert (flipped != target).all()
+    assert sorted(flipped) == list(range(classes))

@@ -1,0 +1,133 @@
+"""The terms of the local objective, for a stack of agents, against the naive ones."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from oracles import naive
+from stacks import HIDDEN, MOTIFS, SIZES, motif_members, stacked, unequal_shards
+from torch import Tensor
+from torch.nn import functional
+
+from motifair.graphs.batch import Batch, Shard
+from motifair.learning.objective import Pass, PrototypeTerm, supervised
+from motifair.motifs.prototypes import local_prototypes
+
+SHARDS = unequal_shards()
+FORMS = pytest.mark.parametrize(
+    ("distance", "reduce"), [("l2", "sum"), ("l2", "mean"), ("unit", "sum"), ("unit", "mean")]
+)
+ALL = torch.ones(sum(MOTIFS), dtype=torch.bool)
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+def forward_pass(batch: Batch, embedding: Tensor, prototypes: Tensor, active: Tensor = ALL) -> Pass:
+    nothing = torch.zeros(batch.rows, 0, dtype=torch.float64)
+    scores = torch.log_softmax(embedding[:, :, :2], dim=-1)
+    return Pass(batch, nothing, nothing, embedding, scores, prototypes, active)
+
+
+def naive_term(
+    shards: list[Shard],
+    embedding: Tensor,
+    prototypes: Tensor,
+    active: Tensor,
+    distance: str,
+    reduce: str,
+) -> Tensor:
+    """Each agent by itself; its entries of `prototypes` follow those of the agent before."""
+    options = naive.Options(prototype_distance=distance, prototype_reduce=reduce)
+    terms, first = [], 0
+    for row, shard in enumerate(shards):
+        motifs = motif_members(shard)
+        known = {k: prototypes[first + int(k)] for k in motifs if active[first + int(k)]}
+        graphs = range(len(shard))
+        own = embedding[row, : len(shard)]
+        terms.append(naive.prototype_term(own, graphs, motifs, known, options))
+        first += len(motifs)
+    return torch.stack(terms)
+
+
+def test_local_prototypes_are_means_over_the_graphs_with_the_motif() -> None:
+    embedding = random(len(SIZES), max(SIZES), HIDDEN)
+    found = local_prototypes(embedding, stacked(SHARDS))
+    expected = [
+        embedding[row, members].mean(dim=0)
+        for row, shard in enumerate(SHARDS)
+        for members in motif_members(shard).values()
+    ]
+    assert torch.allclose(found, torch.stack(expected), rtol=0, atol=1e-12)
+
+
+def test_the_supervised_term_is_each_agents_mean_negative_log_likelihood() -> None:
+    batch, embedding = stacked(SHARDS), random(len(SIZES), max(SIZES), HIDDEN)
+    forward = forward_pass(batch, embedding, random(sum(MOTIFS), HIDDEN))
+    for row, shard in enumerate(SHARDS):
+        scores = forward.log_probabilities[row, : len(shard)]
+        expected = functional.nll_loss(scores, torch.as_tensor(shard.graphs.target))
+        assert torch.isclose(supervised(forward)[row], expected, rtol=0, atol=1e-12)
+
+
+@FORMS
+def test_the_prototype_term_is_the_naive_one(distance: str, reduce: str) -> None:
+    embedding = random(len(SIZES), max(SIZES), HIDDEN).requires_grad_()
+    prototypes = random(sum(MOTIFS), HIDDEN, seed=1)
+    term = PrototypeTerm(0.3, distance, reduce)
+    found = term(forward_pass(stacked(SHARDS), embedding, prototypes))
+    expected = 0.3 * naive_term(SHARDS, embedding, prototypes, ALL, distance, reduce)
+    assert torch.allclose(found, expected, rtol=0, atol=1e-12)
+    (ours,) = torch.autograd.grad(found.sum(), embedding)
+    (theirs,) = torch.autograd.grad(expected.sum(), embedding)
+    assert torch.allclose(ours, theirs, rtol=0, atol=1e-12)
+
+
+@FORMS
+def test_motifs_without_a_global_prototype_do_not_count(distance: str, reduce: str) -> None:
+    active = ALL.clone()
+    active[[0, 2, MOTIFS[0]]] = False  # the second agent is left without any
+    embedding = random(len(SIZES), max(SIZES), HIDDEN)
+    prototypes = random(sum(MOTIFS), HIDDEN, seed=1)
+    found = PrototypeTerm(1.0, distance, reduce)(
+        forward_pass(stacked(SHARDS), embedding, prototypes, active)
+    )
+    expected = naive_term(SHARDS, embedding, prototypes, active, distance, reduce)
+    assert torch.allclose(found, expected, rtol=0, atol=1e-12)
+    assert found[1] == 0
+
+
+@FORMS
+def test_motifs_in_no_graph_of_the_batch_do_not_count(distance: str, reduce: str) -> None:
+    """The last motif of every agent is in its first graph only, which is left out here."""
+    part = [s.select(torch.arange(1, len(s)).numpy()) for s in SHARDS]
+    embedding = random(len(SIZES), max(SIZES) - 1, HIDDEN)
+    prototypes = random(sum(MOTIFS), HIDDEN, seed=1)
+    found = PrototypeTerm(1.0, distance, reduce)(forward_pass(stacked(part), embedding, prototypes))
+    expected = naive_term(part, embedding, prototypes, ALL, distance, reduce)
+    assert torch.allclose(found, expected, rtol=0, atol=1e-12)
+    assert found[1] == 0
+
+
+@FORMS
+def test_prototypes_that_agree_cost_nothing_and_pull_nowhere(distance: str, reduce: str) -> None:
+    batch = stacked(SHARDS)
+    embedding = random(len(SIZES), max(SIZES), HIDDEN).requires_grad_()
+    agreed = local_prototypes(embedding, batch).detach()
+    found = PrototypeTerm(1.0, distance, reduce)(forward_pass(batch, embedding, agreed))
+    (pull,) = torch.autograd.grad(found.sum(), embedding)
+    assert found.abs().max() < 1e-12
+    assert pull.abs().max() < 1e-12
+
+
+@FORMS
+def test_no_gradient_flows_into_the_global_prototypes(distance: str, reduce: str) -> None:
+    embedding = random(len(SIZES), max(SIZES), HIDDEN).requires_grad_()
+    prototypes = random(sum(MOTIFS), HIDDEN, seed=1).requires_grad_()
+    term = PrototypeTerm(0.3, distance, reduce)
+    found = term(forward_pass(stacked(SHARDS), embedding, prototypes)).sum()
+    pull, leak = torch.autograd.grad(found, [embedding, prototypes], allow_unused=True)
+    assert pull.abs().max() > 0
+    assert leak is None or not leak.any()

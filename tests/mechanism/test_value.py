@@ -1,0 +1,116 @@
+"""The value update of E9: what it converges to and how fast."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from oracles import naive
+from torch import Tensor
+from value_strategies import numbers, values
+
+from motifair.mechanism.value import bounded, update_value
+
+RULES = pytest.mark.parametrize("rule", ["additive", "ema"])
+rates = st.floats(0.001, 1.0)
+
+
+def stepped(value: Tensor, x: Tensor, rate: float, rule: str) -> Tensor:
+    """One update by evidence alone."""
+    return update_value(value, x, torch.zeros_like(x), rate=rate, weight=0.0, rule=rule)
+
+
+@RULES
+@given(data=st.data(), value=values(), rate=rates, weight=st.floats(0, 3))
+def test_the_update_is_the_naive_formula(
+    rule: str, data: st.DataObject, value: Tensor, rate: float, weight: float
+) -> None:
+    phi = data.draw(numbers(-1, 1, size=len(value)))
+    shares = data.draw(numbers(0, 1, size=len(value)))
+    # Where nothing is kept and nothing is known the quotient is 0/0; that has a test of its own.
+    phi[0] += 0.01
+    options = naive.Options(value_update=rule, value_rate=rate, diversity_weight=weight)
+    expected = naive.updated_values(value.tolist(), phi.tolist(), shares.tolist(), options)
+    found = update_value(value, phi, shares, rate=rate, weight=weight, rule=rule)
+    assert torch.allclose(found, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-9)
+
+
+@RULES
+@given(data=st.data(), value=values(), rate=rates)
+def test_values_add_up_to_one_and_the_best_has_at_least_its_share(
+    rule: str, data: st.DataObject, value: Tensor, rate: float
+) -> None:
+    found = stepped(value, data.draw(numbers(-1, 1, size=len(value))), rate, rule)
+    assert abs(found.sum() - 1) < 1e-9
+    assert found.max() >= 1 / len(value) - 1e-9
+
+
+@RULES
+@given(data=st.data(), value=values(), rate=st.floats(0.01, 0.9))
+def test_constant_evidence_is_approached_geometrically(
+    rule: str, data: st.DataObject, value: Tensor, rate: float
+) -> None:
+    x = data.draw(numbers(0.0625, 1, size=len(value)))
+    goal, total = x / x.sum(), float(x.sum())
+    kept = 1.0 if rule == "additive" else 1 - rate
+    ratio = kept / (kept + rate * total)
+    error = value - goal
+    for _ in range(5):
+        value = stepped(value, x, rate, rule)
+        assert torch.allclose(value - goal, ratio * error, rtol=0, atol=1e-12)
+        error = value - goal
+
+
+@RULES
+@given(agents=st.integers(2, 12), x=st.floats(-1, 2), rate=rates)
+def test_equal_evidence_leaves_equal_values_equal(
+    rule: str, agents: int, x: float, rate: float
+) -> None:
+    value = torch.full((agents,), 1 / agents, dtype=torch.float64)
+    for _ in range(10):
+        value = stepped(value, torch.full_like(value, x), rate, rule)
+    assert torch.allclose(value, torch.full_like(value, 1 / agents), rtol=0, atol=1e-12)
+
+
+@RULES
+def test_diversity_counts_by_its_weight(rule: str) -> None:
+    value = torch.full((3,), 1 / 3, dtype=torch.float64)
+    phi = torch.tensor([0.5, 0.25, 0.25], dtype=torch.float64)
+    shares = torch.tensor([0.25, 1.0, 0.5], dtype=torch.float64)
+    for _ in range(2000):
+        value = update_value(value, phi, shares, rate=0.05, weight=2.0, rule=rule)
+    expected = torch.tensor([1.0, 2.25, 1.25], dtype=torch.float64) / 4.5
+    assert torch.allclose(value, expected, rtol=0, atol=1e-9)
+
+
+@RULES
+@pytest.mark.parametrize("rate", [0.05, 1.0])
+def test_no_evidence_leaves_the_value_as_it_was(rule: str, rate: float) -> None:
+    value = torch.tensor([0.75, 0.5, -0.25], dtype=torch.float64)
+    assert torch.allclose(stepped(value, torch.zeros(3), rate, rule), value, rtol=0, atol=1e-15)
+
+
+@given(numbers(-1, 1))
+def test_bounding_keeps_the_differences_and_lifts_no_more_than_needed(x: Tensor) -> None:
+    found = bounded(x)
+    lift = found - x
+    assert torch.allclose(lift, lift.mean().expand_as(lift), rtol=0, atol=1e-12)
+    enough = max(float(x.sum()), float(x.abs().sum()) / 2)
+    assert abs(found.sum() - enough) < 1e-9
+
+
+@given(numbers(0, 1))
+def test_bounding_leaves_evidence_in_favour_of_everyone_alone(x: Tensor) -> None:
+    assert torch.equal(bounded(x), x)
+
+
+@RULES
+@given(data=st.data(), value=values(), rate=rates)
+def test_several_federations_at_once_equal_each_by_itself(
+    rule: str, data: st.DataObject, value: Tensor, rate: float
+) -> None:
+    x = data.draw(numbers(-1, 1, size=len(value)))
+    both = stepped(torch.stack([value, value.flip(0)]), torch.stack([x, -x]), rate, rule)
+    assert torch.allclose(both[0], stepped(value, x, rate, rule), rtol=0, atol=1e-12)
+    assert torch.allclose(both[1], stepped(value.flip(0), -x, rate, rule), rtol=0, atol=1e-12)

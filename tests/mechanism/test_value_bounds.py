@@ -1,0 +1,98 @@
+"""Values stay bounded whatever the evidence: |r_i| <= 2 + 3/A."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+from value_strategies import numbers
+
+from motifair.mechanism.aggregation import aggregate, value_weights
+from motifair.mechanism.alignment import alignment_with_others
+from motifair.mechanism.allocation import reward_ratio, sparsify
+from motifair.mechanism.value import update_value
+
+RULES = pytest.mark.parametrize("rule", ["additive", "ema"])
+
+
+def equal_values(agents: int) -> Tensor:
+    return torch.full((agents,), 1 / agents, dtype=torch.float64)
+
+
+def assert_bounded(value: Tensor) -> None:
+    assert abs(value.sum() - 1) < 1e-9
+    assert value.abs().max() <= 2 + 3 / len(value) + 1e-9
+
+
+@RULES
+@given(data=st.data(), agents=st.integers(2, 6), rate=st.floats(0.01, 1))
+def test_any_evidence_in_any_order_keeps_values_bounded(
+    rule: str, data: st.DataObject, agents: int, rate: float
+) -> None:
+    value, nothing = equal_values(agents), torch.zeros(agents)
+    for x in data.draw(st.lists(numbers(-1, 1, size=agents), min_size=1, max_size=12)):
+        value = update_value(value, x, nothing, rate=rate, weight=0.0, rule=rule)
+        assert_bounded(value)
+
+
+@RULES
+@pytest.mark.parametrize("agents", [2, 3, 10])
+def test_evidence_against_one_agent_alone_leads_to_its_known_limit(rule: str, agents: int) -> None:
+    x = torch.zeros(agents, dtype=torch.float64)
+    x[0] = -1
+    value = equal_values(agents)
+    for _ in range(2000):
+        value = update_value(value, x, torch.zeros(agents), rate=0.05, weight=0.0, rule=rule)
+    assert_bounded(value)
+    assert torch.isclose(value[0], torch.tensor(-2 + 3 / agents, dtype=torch.float64))
+
+
+@RULES
+@pytest.mark.parametrize("diversity_weight", [0.0, 0.1, 1.0])
+def test_a_quadratic_federation_stays_bounded_at_its_stationary_point(
+    rule: str, diversity_weight: float
+) -> None:
+    """Agents minimise |w - c_i|²; where they balance, everyone pulls against all the others."""
+    agents, size, step = 6, 20, 0.1
+    generator = torch.Generator().manual_seed(1)
+    centre = torch.randn(agents, size, generator=generator, dtype=torch.float64)
+    shares = torch.rand(agents, generator=generator, dtype=torch.float64)
+    weights = torch.zeros(agents, size, dtype=torch.float64)
+    value = equal_values(agents)
+    opposed = 0
+    for _ in range(500):
+        updates = -step * 2 * (weights - centre)
+        a = value_weights(value)
+        phi = alignment_with_others(updates, a)
+        opposed += bool(phi.sum() < -1)
+        value = update_value(value, phi, shares, rate=0.05, weight=diversity_weight, rule=rule)
+        assert_bounded(value)
+        ratio = reward_ratio(value, float("inf"))
+        reward, kept = sparsify(aggregate(updates, a), ratio, [size])
+        weights = weights + torch.where((kept > 0)[:, None], reward, updates)
+    assert opposed > 50
+
+
+@RULES
+def test_a_thousand_agents_with_random_evidence_stay_bounded(rule: str) -> None:
+    generator = torch.Generator().manual_seed(2)
+    value, nothing = equal_values(1000), torch.zeros(1000)
+    for _ in range(200):
+        x = torch.rand(1000, generator=generator, dtype=torch.float64) * 2 - 1
+        value = update_value(value, x, nothing, rate=0.05, weight=0.0, rule=rule)
+        assert_bounded(value)
+
+
+@RULES
+def test_a_thousand_agents_whose_evidence_would_cancel_the_divisor_stay_bounded(rule: str) -> None:
+    """1 + α1·Σx = 0 for the additive rule, 0.95 + α1·Σx = 0 for the moving average."""
+    generator = torch.Generator().manual_seed(3)
+    noise = torch.randn(1000, generator=generator, dtype=torch.float64) * 0.1
+    total = -20 if rule == "additive" else -19
+    x = noise - noise.mean() + total / 1000
+    value = equal_values(1000)
+    for _ in range(100):
+        value = update_value(value, x, torch.zeros(1000), rate=0.05, weight=0.0, rule=rule)
+        assert_bounded(value)
