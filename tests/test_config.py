@@ -311,9 +311,10 @@ def test_an_option_that_would_be_ignored_is_refused(settings: dict[str, Any], na
         {"method": "fedavg", "share": "conv", "rounds": 3},
         {"method": "motifair", "beta": 2},
         {"skew": 0.3, "partition": "dirichlet"},
+        {"method": "fedavg", "beta": 1.0, "reward_step": 3.0},  # as the profile has them
     ],
 )
-def test_an_option_that_is_used_is_taken(settings: dict[str, Any]) -> None:
+def test_an_option_that_is_used_or_repeats_the_profile_is_taken(settings: dict[str, Any]) -> None:
     refuse_unused(make_config(settings), settings)
 
 

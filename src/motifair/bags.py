@@ -89,7 +89,7 @@ class _BagSum(torch.autograd.Function):
 
 
 def _bags(matrix: sparse.csr_array, device: torch.device | str, weighted: bool) -> Bags:
-    weight = torch.as_tensor(matrix.data, dtype=torch.float32, device=device) if weighted else None
+    weight = torch.as_tensor(matrix.data, dtype=torch.float64, device=device) if weighted else None
     return Bags(_indices(matrix.indices, device), _indices(matrix.indptr, device), weight)
 
 

@@ -39,7 +39,7 @@ class Config:
     # What is run
     dataset: str = _option("planted", "name, path of a TU folder or zip, or several with commas")
     method: str = _option("motifair", "method of the comparison")
-    profile: str = _option("default", "named set of defaults", choices=("default", "paper"))
+    profile: str = _option("paper", "named set of defaults", choices=("default", "paper"))
     splits: int = _option(1, "data splits; split k uses seed + k", least=1)
     seed: int = _option(0, "seed of the first split", least=0, below=2**31)
     fixed_split: bool = _option(False, "keep the partition of the first split, vary training only")
@@ -65,7 +65,7 @@ class Config:
     weight_decay: float = _option(0.0005, "of Adam", least=0)
     hidden: int = _option(64, "hidden units", least=8)
     layers: int = _option(3, "graph convolutions", least=1)
-    dropout: float = _option(0.5, "dropout rate", least=0, below=1)
+    dropout: float = _option(0.5, "dropout rate", least=0, most=0.95)
     share: str = _option("all", "exchanged parameters", choices=("all", "conv"))
     # Motifs
     rings: str = _option("basis", "which cycles are motifs", choices=("basis", "chordless"))
@@ -113,6 +113,11 @@ class Config:
                 f"alignment_against=shapley values 2^{self.agents} coalitions; use at most 12 "
                 "agents, or alignment_against=all, its approximation."
             )
+        if self.payoff == "shapley" and self.agents > 14:
+            raise MotifairError(
+                f"payoff=shapley values 2^{self.agents} coalitions; use at most 14 agents, or "
+                "payoff=union."
+            )
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values that JSON can hold (infinity by name)."""
@@ -155,22 +160,24 @@ def make_config(settings: Mapping[str, Any]) -> Config:
     profile = given.get("profile", "default")
     if profile not in PROFILES:
         raise MotifairError(f"There is no profile '{profile}'. {nearest(profile, PROFILES)}")
-    return Config(**{**PROFILES[profile], **given})
+    return Config(**{"profile": profile, **PROFILES[profile], **given})
 
 
 def read_settings(path: Path) -> dict[str, Any]:
     """Read settings from a TOML or JSON file (such as the `config.json` of an earlier run)."""
     try:
         text = path.read_text()
-    except OSError as error:
-        raise MotifairError(f"--config {path} cannot be read: {error.strerror}.") from error
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise MotifairError(f"--config {path} cannot be read: {reason}.") from error
     try:
         content = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
         raise MotifairError(f"--config {path} is not valid {path.suffix[1:]}: {error}.") from error
-    if not isinstance(content, dict):
+    options = content.get("options", content) if isinstance(content, dict) else content
+    if not isinstance(options, dict):
         raise MotifairError(f"--config {path} must hold options by name.")
-    return dict(content.get("options", content))
+    return options
 
 
 def parse_assignments(assignments: list[str]) -> dict[str, str]:

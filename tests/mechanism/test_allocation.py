@@ -56,6 +56,12 @@ def test_the_best_agent_has_ratio_one_and_a_worthless_one_zero(value: Tensor, be
     assert ((found >= 0) & (found <= 1)).all()
 
 
+@pytest.mark.parametrize("beta", [1.0, math.inf])
+def test_an_agent_worth_exactly_nothing_receives_nothing(beta: float) -> None:
+    value = torch.tensor([1.5, 0.0, -0.5], dtype=torch.float64)
+    assert reward_ratio(value, beta).tolist() == [1.0, 0.0, 0.0]
+
+
 @given(values(), betas)
 def test_a_higher_value_never_has_a_lower_ratio(value: Tensor, beta: float) -> None:
     found = reward_ratio(value.sort().values, beta)

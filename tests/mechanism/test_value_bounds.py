@@ -86,11 +86,13 @@ def test_a_thousand_agents_with_random_evidence_stay_bounded(rule: str) -> None:
 
 
 @RULES
-def test_a_thousand_agents_whose_evidence_would_cancel_the_divisor_stay_bounded(rule: str) -> None:
-    """1 + α1·Σx = 0 for the additive rule, 0.95 + α1·Σx = 0 for the moving average."""
+def test_a_thousand_agents_whose_evidence_nearly_cancels_the_divisor_stay_bounded(
+    rule: str,
+) -> None:
+    """1 + α1·Σx = 0.001 for the additive rule, 0.95 + α1·Σx = 0.001 for the moving average."""
     generator = torch.Generator().manual_seed(3)
     noise = torch.randn(1000, generator=generator, dtype=torch.float64) * 0.1
-    total = -20 if rule == "additive" else -19
+    total = (0.001 - (1 if rule == "additive" else 0.95)) / 0.05
     x = noise - noise.mean() + total / 1000
     value = equal_values(1000)
     for _ in range(100):

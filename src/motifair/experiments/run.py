@@ -336,7 +336,17 @@ def _layout(plan: Plan) -> dict[str, Any]:
         "threads": plan.threads,
         "agents_in_a_stack": 1 if on_cpu else plan.config.agents,
         "tf32": bool(torch.backends.cuda.matmul.allow_tf32) and not on_cpu,
+        "global_model": _global_model(plan.config),
     }
+
+
+def _global_model(config: Config) -> str | None:
+    """Say what the global accuracy was measured on."""
+    if not find_method(config.method).global_model:
+        return None
+    if config.share == "all":
+        return "server"
+    return "server's convolutions and the mean of the agents' personal layers"
 
 
 def _versions() -> dict[str, str]:

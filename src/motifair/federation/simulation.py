@@ -95,7 +95,7 @@ class Simulation:
         """Return each agent's accuracy on its own test set, and the server model's on the global.
 
         Where only convolutions are shared, the server model is completed for this purpose by the
-        mean of the agents' personal layers, weighted as the updates are.
+        mean of the agents' personal layers.
         """
         local = self.agents.accuracy(state.agents).cpu().numpy()
         if not self.method.global_model:

@@ -93,7 +93,7 @@ def collate(shards: Sequence[Shard], device: torch.device, dtype: torch.dtype) -
     G = max(len(s) for s in shards)
     closed = _stacked([_closed(s.graphs) for s in shards], N, N)
     motifs = sparse.csr_array(sparse.block_diag([_wide(s.motifs.T, G) for s in shards], "csr"))
-    count = np.asarray(motifs.sum(axis=1)).ravel()
+    count = np.asarray(motifs.sum(axis=1), dtype=np.float64).ravel()
     target = np.zeros((R, G), dtype=np.int64)
     weight = np.zeros((R, G))
     for r, s in enumerate(shards):

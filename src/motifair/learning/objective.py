@@ -57,7 +57,8 @@ class PrototypeTerm:
         batch = forward.batch
         used = (forward.active & (batch.motif_weight > 0)).to(forward.embedding.dtype)
         local = local_prototypes(forward.embedding, batch)
-        apart = prototype_distance(local, forward.prototypes, self.distance) * used
+        reference = forward.prototypes.detach()
+        apart = prototype_distance(local, reference, self.distance) * used
         total = _row_sums(apart, batch)
         if self.reduce == "mean":
             total = total / _row_sums(used, batch).clamp(min=1)

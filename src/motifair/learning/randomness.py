@@ -68,7 +68,7 @@ class DropoutMasks:
         else:
             table = (byte >= round(256 * rate))[:, None].long()
         self.rate = rate
-        self.table = (table / (1 - rate)).to(dtype=dtype, device=device)
+        self.table = (table.double() / (1 - rate)).to(dtype=dtype, device=device)
 
     def __call__(self, keys: Tensor, layers: range, n: int, hidden: int) -> list[Tensor]:
         """Return for each layer a mask `(R, n, hidden)` whose entries are 0 or 1/(1-rate)."""

@@ -9,6 +9,7 @@ from torch import Tensor
 
 SMALLEST_NORM = 1e-12
 MOST_AGENTS_EXACT = 12
+ROUNDING = 1e-7
 
 
 def cosine(a: Tensor, b: Tensor) -> Tensor:
@@ -63,7 +64,10 @@ def shapley_alignment(updates: Tensor, weights: Tensor) -> Tensor:
     square = ((member @ gram) * member).sum(dim=-1).clamp(min=0)
     product = member @ gram.sum(dim=-1)
     norm = square.sqrt()
-    defined = (norm >= SMALLEST_NORM) & (norm[-1] >= SMALLEST_NORM)
+    # A sum that cancels to within rounding has no direction.
+    rounding = ROUNDING * (member @ weighted.norm(dim=-1))
+    points = (norm >= SMALLEST_NORM) & (norm >= rounding)
+    defined = points & points[-1]
     value = torch.where(defined, product / torch.where(defined, norm * norm[-1], 1.0), 0.0)
     return shapley(value)
 

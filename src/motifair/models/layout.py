@@ -72,8 +72,10 @@ class Layout:
     def to_state_dict(self, row: Tensor) -> dict[str, Tensor]:
         """Return one row as the state of the same model built from `torch.nn.Linear` parts."""
         parts = self.unpack(row[None])
-        return {name: p[0].mT.clone() if p.dim() == 3 else p[0] for name, p in parts.items()}
+        return {
+            name: p[0].t().clone(memory_format=torch.contiguous_format) for name, p in parts.items()
+        }
 
     def from_state_dict(self, state: dict[str, Tensor]) -> Tensor:
         """Undo `to_state_dict`."""
-        return torch.cat([state[n].mT.flatten() for n in self.names])
+        return torch.cat([state[n].t().flatten() for n in self.names])
