@@ -74,9 +74,10 @@ def test_pyg_inputs_are_labels_where_they_are_one_hot_and_attributes_always() ->
     labelled = from_objects("mine", [pair(x=torch.eye(2)), pair(x=torch.eye(2).flip(0))])
     assert labelled.node_label.tolist() == [0, 1, 1, 0]
     assert labelled.attribute.tolist() == [[1, 0], [0, 1], [0, 1], [1, 0]]
-    measured = from_objects("mine", [pair(x=torch.eye(2)), pair(x=torch.full((2, 2), 0.5))])
-    assert measured.node_label is None
-    assert measured.attribute.tolist() == [[1, 0], [0, 1], [0.5, 0.5], [0.5, 0.5]]
+    for value in (0.5, 0.0, 1.0):
+        measured = from_objects("mine", [pair(x=torch.eye(2)), pair(x=torch.full((2, 2), value))])
+        assert measured.node_label is None
+        assert measured.attribute.tolist() == [[1, 0], [0, 1], [value] * 2, [value] * 2]
 
 
 def test_pyg_edge_attributes_that_are_not_one_hot_are_no_labels() -> None:

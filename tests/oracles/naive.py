@@ -481,6 +481,9 @@ def federate(
         server = server + options.reward_step * update
         aligned = updates if options.alignment_of == "update" else gradients
         phi = alignments(aligned, weights, options.alignment_against)
+        if options.alignment_against == "shapley":  # on the scale of the cosines (A7)
+            cosines = alignments(aligned, weights, "all")
+            phi = [p * sum(cosines) / sum(phi) for p in phi]
         values = updated_values(values, phi, diversity, options)
         compensation = compensations(values, history)
         history.append(values)

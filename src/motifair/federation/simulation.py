@@ -116,15 +116,15 @@ class Simulation:
         found = count_motifs(graphs, labels, rings=c.rings, max_ring=c.max_ring)
         chosen = []
         for name, train in zip(self.split.names, self.split.partition.train, strict=True):
-            counts = found.counts[train]
-            if counts.nnz == 0:
+            vocabulary = select_vocabulary(
+                found.counts[train], found.keys, fraction=c.vocabulary_fraction, form=c.tfidf
+            )
+            if not vocabulary.keys:
                 raise MotifairError(
                     f"No training graph of agent '{name}' has an edge, so it has no motif; "
                     "give it graphs with edges."
                 )
-            chosen.append(
-                select_vocabulary(counts, found.keys, fraction=c.vocabulary_fraction, form=c.tfidf)
-            )
+            chosen.append(vocabulary)
         return chosen
 
     def _agents(

@@ -29,14 +29,26 @@ def from_objects(name: str, graphs: Sequence[Any]) -> GraphSet:
         raise MotifairError(f"{name} holds no graph; give at least one.")
     read: Callable[[str, int, Any], dict[str, Any]]
     read = _networkx if isinstance(graphs[0], nx.Graph) else _pyg
-    parts = [read(name, k, g) for k, g in enumerate(graphs)]
+    parts = []
+    for number, graph in enumerate(graphs):
+        try:
+            parts.append(read(name, number, graph))
+        except (ValueError, TypeError, AttributeError) as error:
+            raise MotifairError(
+                f"Graph {number} of {name} cannot be used: classes and labels must be whole "
+                f"numbers, attributes lists of numbers ({error})."
+            ) from error
     nodes = [p["nodes"] for p in parts]
     shift = np.cumsum([0, *nodes])[:-1]
     values, target = np.unique([p["y"] for p in parts], return_inverse=True)
 
     def join(key: str) -> np.ndarray | None:
         found = [p[key] for p in parts]
-        return None if any(f is None for f in found) else np.concatenate(found)
+        if any(f is None for f in found):
+            return None
+        if len({f.shape[1:] for f in found}) > 1:
+            raise MotifairError(f"The graphs of {name} differ in their number of attributes.")
+        return np.concatenate(found)
 
     return GraphSet.build(
         name,
@@ -59,12 +71,12 @@ def _pyg(name: str, number: int, graph: Any) -> dict[str, Any]:
     edges = graph.edge_index.numpy().T.astype(np.int64)
     nodes = int(graph.num_nodes)
     _within(name, number, edges, nodes)
-    x = None if graph.x is None else graph.x.numpy().astype(float)
+    x = None if graph.x is None else _columns(graph.x.numpy())
     edge_attr = None if graph.edge_attr is None else graph.edge_attr.numpy()
     return {
         "nodes": nodes,
         "edges": edges.reshape(-1, 2),
-        "y": int(graph.y.reshape(-1)[0]),
+        "y": int(np.asarray(graph.y).reshape(-1)[0]),
         "node_label": _one_hot(x),
         "edge_label": _one_hot(edge_attr),
         "attribute": x,
@@ -77,22 +89,31 @@ def _networkx(name: str, number: int, graph: nx.Graph[Any]) -> dict[str, Any]:
     place = {node: k for k, node in enumerate(graph)}
     edges = np.array([(place[u], place[v]) for u, v in graph.edges()], dtype=np.int64)
 
-    def read(items: Any, key: str) -> np.ndarray | None:
+    def read(items: Any, key: str, kind: type) -> np.ndarray | None:
         values = [attributes.get(key) for attributes in items]
-        return None if not values or any(v is None for v in values) else np.asarray(values)
+        if not values or any(v is None for v in values):
+            return None
+        return np.asarray(values, dtype=kind)
 
     node_data = [graph.nodes[n] for n in graph]
     edge_data = [d for _, _, d in graph.edges(data=True)]
     # A graph without edges says nothing about edge labels, so it does not take them from others.
-    edge_label = np.zeros(0, np.int64) if not edge_data else read(edge_data, "label")
+    edge_label = np.zeros(0, np.int64) if not edge_data else read(edge_data, "label", np.int64)
+    x = read(node_data, "x", np.float64)
     return {
         "nodes": len(place),
         "edges": edges.reshape(-1, 2),
         "y": int(graph.graph["y"]),
-        "node_label": read(node_data, "label"),
+        "node_label": read(node_data, "label", np.int64),
         "edge_label": edge_label,
-        "attribute": read(node_data, "x"),
+        "attribute": None if x is None else _columns(x),
     }
+
+
+def _columns(values: np.ndarray) -> np.ndarray:
+    """Return attributes as rows; a bare number for each node is one column."""
+    rows = values.astype(float)
+    return rows[:, None] if rows.ndim == 1 else rows
 
 
 def _one_hot(rows: np.ndarray | None) -> np.ndarray | None:

@@ -49,8 +49,7 @@ def load_dataset(
         made = planted(agents, seed)
         return Dataset(made.graphs, made.owner, agent_names(agents), made.roles)
     if "," in dataset:
-        parts = {p: load_tu(p, data_dir) for p in dataset.split(",")}
-        return _owned({Path(p).stem: g for p, g in parts.items()})
+        return _owned(*_joined(dataset.split(","), data_dir))
     return Dataset(load_tu(dataset, data_dir))
 
 
@@ -66,14 +65,22 @@ def agent_names(agents: int) -> tuple[str, ...]:
 
 def _from_memory(objects: Objects) -> Dataset:
     if isinstance(objects, Mapping):
-        return _owned({name: from_objects(name, list(g)) for name, g in objects.items()})
+        return _owned(list(objects), [from_objects(n, list(g)) for n, g in objects.items()])
     return Dataset(from_objects("own graphs", list(objects)))
 
 
-def _owned(parts: Mapping[str, GraphSet]) -> Dataset:
-    if len(parts) < 2:
+def _joined(parts: list[str], data_dir: Path | None) -> tuple[list[str], list[GraphSet]]:
+    if EMBEDDED in parts:
+        raise MotifairError(
+            f"{EMBEDDED} has agents of its own and cannot be joined to others; leave it out."
+        )
+    return [Path(p).stem for p in parts], [load_tu(p, data_dir) for p in parts]
+
+
+def _owned(agents: Sequence[str], held: Sequence[GraphSet]) -> Dataset:
+    if len(agents) < 2 or len(set(agents)) < len(agents):
         raise MotifairError("Each agent its own dataset needs at least two, under different names.")
-    names = sorted(parts)
-    sets = [parts[n] for n in names]
+    names = sorted(agents)
+    sets = [held[agents.index(n)] for n in names]
     owner = np.repeat(np.arange(len(sets)), [len(s) for s in sets])
     return Dataset(GraphSet.concatenate("+".join(names), sets), owner, tuple(names))

@@ -54,7 +54,14 @@ def fit_features(graphs: GraphSet, train: Ints, kind: str) -> Features:
     nodes = np.isin(graphs.node_graph, train)
     if kind == "degree":
         return Features(kind, int(graphs.degree[nodes].max()) + 1)
-    seen = graphs.attribute[nodes]  # type: ignore[index]
+    attribute = graphs.attribute
+    assert attribute is not None
+    if not (finite := np.isfinite(attribute).all(axis=1)).all():
+        raise MotifairError(
+            f"The attributes of node {finite.argmin()} of {graphs.name} are not all finite; "
+            "replace NaN and infinities, or use features=label or features=degree."
+        )
+    seen = attribute[nodes]
     scale = seen.std(axis=0)
     return Features(
         kind, seen.shape[1], mean=seen.mean(axis=0), scale=np.where(scale > 0, scale, 1.0)

@@ -61,7 +61,7 @@ class GraphSet:
         node_start = _starts(np.asarray(nodes, dtype=np.int64))
         target = np.asarray(target, dtype=np.int64)
         pairs = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
-        _check(name, node_start, pairs, target, node_label, attribute)
+        _check(name, node_start, pairs, target, node_label, edge_label, attribute)
         labels = None if edge_label is None else np.asarray(edge_label, dtype=np.int64)
         pairs, labels = _both_ways(pairs, labels, int(node_start[-1]))
         count = np.bincount(pairs[:, 0], minlength=int(node_start[-1]))
@@ -199,6 +199,7 @@ def _check(
     pairs: Ints,
     target: Ints,
     node_label: ArrayLike | None,
+    edge_label: ArrayLike | None,
     attribute: ArrayLike | None,
 ) -> None:
     """Refuse content no learner could use, naming what to mend."""
@@ -223,14 +224,10 @@ def _check(
             f"An edge of {name} joins nodes {bad[0]} and {bad[1]} of two different graphs; "
             "remove it."
         )
-    for what, values in (("node labels", node_label), ("rows of node attributes", attribute)):
-        if values is not None and len(np.asarray(values)) != total:
-            raise MotifairError(
-                f"{name} has {total} nodes but {len(np.asarray(values))} {what}; give one for each."
-            )
-    if attribute is not None and not np.isfinite(np.asarray(attribute, dtype=float)).all():
-        row = int(np.flatnonzero(~np.isfinite(np.asarray(attribute, dtype=float)).all(axis=1))[0])
-        raise MotifairError(
-            f"The attributes of node {row} of {name} are not all finite numbers; "
-            "replace NaN and infinities, or run with --set features=label or features=degree."
-        )
+    for what, wanted, values in (
+        ("nodes but {} node labels", total, node_label),
+        ("edges but {} edge labels", len(pairs), edge_label),
+        ("nodes but {} rows of node attributes", total, attribute),
+    ):
+        if values is not None and (given := len(np.asarray(values))) != wanted:
+            raise MotifairError(f"{name} has {wanted} {what.format(given)}; give one for each.")

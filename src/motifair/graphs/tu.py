@@ -19,6 +19,11 @@ from motifair.graphs.graph_set import GraphSet
 
 DATA_VARIABLE = "MOTIFAIR_DATA"
 
+# What the standard library raises for damaged bytes, unknown compression and passwords.
+ZIP_ERRORS = (
+    zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError,
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Known:
@@ -118,7 +123,7 @@ def read_tu(path: Path) -> GraphSet:
         name, read = _zip_reader(path, stack) if path.is_file() else _folder_reader(path)
         try:
             return _parse(name, read)
-        except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        except ZIP_ERRORS as error:
             raise _corrupt(path) from error
 
 
@@ -165,7 +170,7 @@ def _folder_reader(path: Path) -> tuple[str, Reader]:
 def _zip_reader(path: Path, stack: contextlib.ExitStack) -> tuple[str, Reader]:
     try:
         archive = stack.enter_context(zipfile.ZipFile(path))
-    except zipfile.BadZipFile as error:
+    except ZIP_ERRORS as error:
         raise _corrupt(path) from error
     members = [m for m in archive.namelist() if m.endswith("_A.txt")]
     if len(members) != 1:
@@ -190,8 +195,12 @@ def _parse(name: str, read: Reader) -> GraphSet:
             return None
         try:
             frame = pd.read_csv(io.BytesIO(content), header=None, skipinitialspace=True)
-            return frame.to_numpy(dtype=kind)
-        except (ValueError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+            values = frame.to_numpy(dtype=np.float64)
+            found = frame.to_numpy(dtype=kind)
+            if kind is np.int64 and not np.array_equal(values, found):
+                raise ValueError("a label or node number is not a whole number")
+            return found
+        except (ValueError, OverflowError, pd.errors.ParserError) as error:
             raise MotifairError(
                 f"{name}_{part}.txt cannot be read as numbers separated by commas; "
                 "mend or replace the file."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from motifair.learning.objective import PrototypeTerm, Term, supervised
@@ -63,7 +64,15 @@ class Motifair(Method):
         """E7, its leave-one-out form, or E2 with E6."""
         vectors = seen.gradients if self.uses_gradients else seen.updates
         assert vectors is not None
-        return ALIGNMENTS[self.config.alignment_against](vectors, weights)
+        against = self.config.alignment_against
+        found = ALIGNMENTS[against](vectors, weights)
+        if against == "shapley":
+            # Shapley values add up to 1, cosines to about A: put both on one scale, so that the
+            # weight of diversity keeps its meaning.
+            total = found.sum()
+            cosines = ALIGNMENTS["all"](vectors, weights).sum()
+            found = found * torch.where(total.abs() > 1e-12, cosines / total, 0.0)
+        return found
 
     def valuate(self, seen: Seen, alignment: Tensor) -> Tensor:
         """E9."""

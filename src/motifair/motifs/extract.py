@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,15 +47,10 @@ def count_motifs(graphs: GraphSet, labels: Ints, *, rings: str, max_ring: int) -
     """
     name = _content(graphs, labels, rings, max_ring)
     path = cache_folder("motifs") / f"{name}.npz"
-    if path.exists():
-        with np.load(path, allow_pickle=False) as stored:
-            shape = (len(graphs), len(stored["keys"]))
-            matrix = (stored["data"], stored["indices"], stored["indptr"])
-            return MotifCounts(
-                sparse.csr_array(matrix, shape=shape), tuple(str(k) for k in stored["keys"])
-            )
-    found = extract_motifs(graphs, labels, rings=rings, max_ring=max_ring)
-    _store(path, found)
+    found = _stored(path, len(graphs))
+    if found is None:
+        found = extract_motifs(graphs, labels, rings=rings, max_ring=max_ring)
+        _store(path, found)
     return found
 
 
@@ -84,7 +81,8 @@ def extract_motifs(graphs: GraphSet, labels: Ints, *, rings: str, max_ring: int)
 def _ring_codes(sequence: Ints, length: Ints, edge_labels: bool) -> tuple[Ints, list[str]]:
     """Number the distinct sequences (exactly, however large the labels), and write their keys."""
     step = 1 if edge_labels else 2
-    code, first = number_rows(sequence[:, ::step])
+    # The length is part of the sequence: the padding could be a label, too.
+    code, first = number_rows(np.column_stack([length, sequence[:, ::step]]))
     keys = []
     for k in first:
         nodes = sequence[k, 0 : 2 * length[k] : 2]
@@ -163,6 +161,17 @@ def _content(graphs: GraphSet, labels: Ints, rings: str, max_ring: int) -> str:
     if graphs.edge_label is not None:
         sha.update(np.ascontiguousarray(graphs.edge_label, dtype="<i8").tobytes())
     return sha.hexdigest()
+
+
+def _stored(path: Path, graphs: int) -> MotifCounts | None:
+    """Read counts from the cache; a missing or damaged file is as good as none."""
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            matrix = (stored["data"], stored["indices"], stored["indptr"])
+            keys = tuple(str(k) for k in stored["keys"])
+        return MotifCounts(sparse.csr_array(matrix, shape=(graphs, len(keys))), keys)
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error):
+        return None
 
 
 def _store(path: Path, found: MotifCounts) -> None:

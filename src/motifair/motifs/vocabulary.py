@@ -46,7 +46,8 @@ def select_vocabulary(
     """
     score = tfidf(counts, form)
     occurring = int(np.isfinite(score).sum())
-    kept = np.argsort(-score, kind="stable")[: max(1, int(fraction * occurring + 1e-9))]
+    count = min(occurring, max(1, int(fraction * occurring + 1e-9)))
+    kept = np.argsort(-score, kind="stable")[:count]
     columns = np.sort(kept)
     incidence = sparse.csr_array((counts[:, columns] > 0).astype(np.float32))
     return Vocabulary(tuple(keys[c] for c in columns), incidence)
@@ -56,12 +57,14 @@ def select_vocabulary(
 class MotifIndex:
     """What the server learns from uploaded keys: every (agent, motif) pair is one entry.
 
-    Entries are agent after agent; entry e belongs to agent `agent[e]` and to `keys[motif[e]]`.
+    Entries are agent after agent; entry e belongs to agent `agent[e]` and to `keys[motif[e]]`;
+    agent i has `sizes[i]` of them (k_i).
     """
 
     keys: tuple[str, ...]
     motif: Ints
     agent: Ints
+    sizes: Ints
 
     @classmethod
     def of(cls, vocabularies: Sequence[Sequence[str]]) -> MotifIndex:
@@ -79,12 +82,8 @@ class MotifIndex:
             tuple(union),
             np.array(motif, dtype=np.int64),
             np.repeat(np.arange(len(count)), count),
+            np.array(count, dtype=np.int64),
         )
-
-    @property
-    def sizes(self) -> Ints:
-        """k_i: how many motifs each agent keeps."""
-        return np.bincount(self.agent)
 
     @property
     def owners(self) -> sparse.csr_array:
