@@ -13,10 +13,10 @@ from scipy import sparse
 from motifair.bags import BagSum
 
 CPU = torch.device("cpu")
-# Eighths are exact in single precision, in which weights are kept.
-EIGHTHS = st.integers(-16, 16).map(lambda k: k / 8)
+# Tenths are not exact in single precision: the product shows in which precision weights are kept.
+TENTHS = st.integers(-20, 20).map(lambda k: k / 10)
 MATRICES = st.tuples(st.integers(0, 6), st.integers(0, 6)).flatmap(
-    lambda shape: arrays(np.float64, shape, elements=EIGHTHS | st.just(0.0))
+    lambda shape: arrays(np.float64, shape, elements=TENTHS | st.just(0.0))
 )
 
 
@@ -72,11 +72,11 @@ def test_empty_bags_are_zero_and_inputs_in_no_bag_get_no_gradient() -> None:
 
 def test_a_gradient_that_is_not_contiguous_is_summed_the_same() -> None:
     dense = np.array([[1, 0, 1], [0, 1, 1]])
-    bags = BagSum.of(sparse.csr_array(dense), CPU, weighted=False)
-    x = rows(3)
-    bags(x).T.contiguous().T.mul(rows(3, 2).detach().T[:, :3]).sum().backward()
+    x, upstream = rows(3), rows(3, 2).detach().T
+    assert not upstream.is_contiguous()
+    BagSum.of(sparse.csr_array(dense), CPU, weighted=False)(x).backward(upstream)
     assert x.grad is not None
-    assert torch.allclose(x.grad, torch.tensor(dense).double().T @ rows(3, 2).detach().T[:, :3])
+    assert torch.allclose(x.grad, torch.tensor(dense).double().T @ upstream)
 
 
 def test_single_precision_stays_single_precision() -> None:

@@ -97,7 +97,7 @@ def test_spread_inputs_are_the_sums_over_each_node_and_its_neighbours(
     sums = block_diag(*(padded(d.closed @ d.inputs, N, width) for d in dense))
     weights = torch.eye(len(dense) * width, dtype=torch.float64)
     spread = batch.spread(batch.inputs(weights)).numpy()
-    assert spread == pytest.approx(sums, rel=1e-6, abs=1e-5)
+    assert spread == pytest.approx(sums, rel=1e-12, abs=1e-12)
 
 
 @given(stacks())

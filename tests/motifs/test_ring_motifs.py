@@ -155,10 +155,11 @@ def test_more_graphs_never_have_fewer_motifs(sets: list[GraphSet], max_ring: int
     assert len(union) >= max(map(len, parts))
 
 
-def test_keys_are_sorted_and_distinct(mutag: GraphSet) -> None:
-    found = chordless(mutag, own_labels(mutag), 6)
+def test_keys_are_sorted_as_text_and_distinct(imdb: GraphSet) -> None:
+    graphs = imdb.select(np.arange(20))
+    found = chordless(graphs, graphs.degree, 4)
     assert list(found.keys) == sorted(set(found.keys))
-    assert found.counts.shape == (188, len(found.keys))
+    assert found.counts.shape == (20, len(found.keys))
 
 
 @pytest.mark.parametrize("rings", ["chordless", "basis"])

@@ -9,7 +9,7 @@ import networkx as nx
 import numpy as np
 
 from motifair.errors import MotifairError
-from motifair.graphs.graph_set import GraphSet
+from motifair.graphs.graph_set import GraphSet, whole_numbers
 
 
 def from_objects(name: str, graphs: Sequence[Any]) -> GraphSet:
@@ -73,12 +73,14 @@ def _pyg(name: str, number: int, graph: Any) -> dict[str, Any]:
     _within(name, number, edges, nodes)
     x = None if graph.x is None else _columns(graph.x.numpy())
     edge_attr = None if graph.edge_attr is None else graph.edge_attr.numpy()
+    # A graph without edges says nothing about edge labels, so it does not take them from others.
+    edge_label = _one_hot(edge_attr) if len(edges) else np.zeros(0, np.int64)
     return {
         "nodes": nodes,
         "edges": edges.reshape(-1, 2),
-        "y": int(np.asarray(graph.y).reshape(-1)[0]),
+        "y": whole_numbers(np.asarray(graph.y).reshape(-1)[:1])[0],
         "node_label": _one_hot(x),
-        "edge_label": _one_hot(edge_attr),
+        "edge_label": edge_label,
         "attribute": x,
     }
 
@@ -97,13 +99,12 @@ def _networkx(name: str, number: int, graph: nx.Graph[Any]) -> dict[str, Any]:
 
     node_data = [graph.nodes[n] for n in graph]
     edge_data = [d for _, _, d in graph.edges(data=True)]
-    # A graph without edges says nothing about edge labels, so it does not take them from others.
-    edge_label = np.zeros(0, np.int64) if not edge_data else read(edge_data, "label", np.int64)
+    edge_label = read(edge_data, "label", np.int64) if edge_data else np.zeros(0, np.int64)
     x = read(node_data, "x", np.float64)
     return {
         "nodes": len(place),
         "edges": edges.reshape(-1, 2),
-        "y": int(graph.graph["y"]),
+        "y": whole_numbers([graph.graph["y"]])[0],
         "node_label": read(node_data, "label", np.int64),
         "edge_label": edge_label,
         "attribute": None if x is None else _columns(x),

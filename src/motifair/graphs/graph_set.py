@@ -174,6 +174,19 @@ def ranges(start: Ints, length: Ints) -> Ints:
     return np.arange(total) + np.repeat(start - ends + length, length)
 
 
+def whole_numbers(values: ArrayLike) -> Ints:
+    """Return values as integers, and raise ValueError where one is not whole.
+
+    >>> whole_numbers([1.0, 2.0]).tolist()
+    [1, 2]
+    """
+    given = np.asarray(values)
+    whole = given.astype(np.int64)
+    if not np.array_equal(whole, given):
+        raise ValueError("a class, label or node number is not a whole number")
+    return whole
+
+
 def _starts(count: Ints) -> Ints:
     return np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
 

@@ -183,5 +183,5 @@ def _check_train(name: str, target: Ints, kind: str) -> None:
     if len(np.unique(target)) < 2 and kind != "chunks":
         raise MotifairError(
             f"Agent '{name}' trains on {len(target)} graphs of one class, so there is nothing to "
-            "learn; give it graphs of another class, use fewer agents, or partition=iid."
+            "learn; give it graphs of another class, or use fewer agents."
         )

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from motifair.errors import MotifairError, nearest
-from motifair.graphs.graph_set import GraphSet
+from motifair.graphs.graph_set import GraphSet, whole_numbers
 
 DATA_VARIABLE = "MOTIFAIR_DATA"
 
@@ -195,11 +195,11 @@ def _parse(name: str, read: Reader) -> GraphSet:
             return None
         try:
             frame = pd.read_csv(io.BytesIO(content), header=None, skipinitialspace=True)
-            values = frame.to_numpy(dtype=np.float64)
-            found = frame.to_numpy(dtype=kind)
-            if kind is np.int64 and not np.array_equal(values, found):
-                raise ValueError("a label or node number is not a whole number")
-            return found
+            if kind is np.float64:
+                return frame.to_numpy(dtype=kind)
+            if not np.isfinite(frame.to_numpy(dtype=np.float64)).all():
+                raise ValueError("a number is missing")
+            return whole_numbers(frame.to_numpy())
         except (ValueError, OverflowError, pd.errors.ParserError) as error:
             raise MotifairError(
                 f"{name}_{part}.txt cannot be read as numbers separated by commas; "
