@@ -281,7 +281,7 @@ def test_an_unknown_profile_names_the_nearest() -> None:
 def test_an_unknown_method_names_the_nearest() -> None:
     with pytest.raises(MotifairError, match=r"'fedavgs'.*Did you mean fedavg\?"):
         find_method("fedavgs")
-    with pytest.raises(MotifairError, match=r"'Motifairr'.*Did you mean motifair\?"):
+    with pytest.raises(MotifairError, match=r"'Motifairr'.*Did you mean motifair"):
         make_method(make_config({"method": "Motifairr"}))
 
 

@@ -79,7 +79,7 @@ def test_a_config_file_is_read_and_words_win_over_it(
 MISTAKES = {
     "dataset": (["run", "--dataset", "PROTENS"], "Did you mean PROTEINS?"),
     "path": (["run", "--dataset", "./nowhere/at/all"], "check the path"),
-    "method": (["run", "--method", "motifare"], "Did you mean motifair?"),
+    "method": (["run", "--method", "motifare"], "Did you mean motifair"),
     "option": (["run", "--set", "bta=1"], "Did you mean beta"),
     "assignment": (["run", "--set", "beta"], "key=value"),
     "beta": (["run", "--set", "beta=-1"], "beta must be greater than 0"),

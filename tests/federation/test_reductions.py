@@ -47,7 +47,7 @@ def test_keeping_ones_own_step_and_receiving_nothing_is_training_alone() -> None
 
 
 def test_adoption_mixes_own_step_and_reward_and_leaves_the_unrewarded_alone() -> None:
-    config = small_config(retention=0.25, reward_step=2.0, share="conv")
+    config = small_config(reward_step=2.0, share="conv")
     simulation = Simulation(config, small_split(config), seed=0, device=CPU, dtype=torch.float64)
     agents, shared = simulation.agents, simulation.agents.shared
     before = agents.start(simulation.initial)
@@ -55,11 +55,11 @@ def test_adoption_mixes_own_step_and_reward_and_leaves_the_unrewarded_alone() ->
         before, 1, *simulation.server.for_agents(simulation.start().server)
     )
     reward = torch.randn_like(uploads.update)
-    downloads = Downloads(reward, torch.tensor([5, 0, 7, 1]), None, None)
-    after = agents.adopt(before, trained, downloads).weights
-    for k in (0, 2, 3):
-        expected = before.weights[k, shared] + 0.25 * uploads.update[k] + 2.0 * reward[k]
-        assert torch.allclose(after[k, shared], expected, rtol=0, atol=1e-12)
+    reward[1] = 0.0
+    retained = torch.tensor([0.25, 1.0, 0.0, 0.6]).double()
+    after = agents.adopt(before, trained, Downloads(reward, retained, None, None)).weights
+    expected = before.weights[:, shared] + retained[:, None] * uploads.update + 2.0 * reward
+    assert torch.allclose(after[:, shared], expected, rtol=0, atol=1e-12)
     assert torch.equal(after[1], trained.weights[1])
     assert torch.equal(after[:, : shared.start], trained.weights[:, : shared.start])
     assert torch.equal(after[:, shared.stop :], trained.weights[:, shared.stop :])

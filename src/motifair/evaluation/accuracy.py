@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from motifair.graphs.batch import Batch
-from motifair.models import GIN
+from motifair.models import Model
 
 
 @torch.no_grad()
-def accuracy(model: GIN, weights: Tensor, batch: Batch) -> Tensor:
+def accuracy(model: Model, weights: Tensor, batch: Batch) -> Tensor:
     """Return each agent's accuracy on its own graphs, `(R, D) -> (R,)`, without dropout."""
     parameters = model.layout.unpack(weights)
     predicted = model.classify(parameters, model.embed(parameters, batch)).argmax(dim=-1)

@@ -15,7 +15,7 @@ from motifair.federation.protocol import Downloads, Uploads
 from motifair.graphs.batch import Shard, collate
 from motifair.learning.adam import Moments
 from motifair.learning.randomness import fold, stream_keys
-from motifair.learning.training import Loader, LocalTraining
+from motifair.learning.training import Loader, LocalTraining, Trained
 from motifair.methods import Method
 from motifair.motifs.prototypes import local_prototypes
 
@@ -76,7 +76,7 @@ class Agents:
     ) -> tuple[AgentsState, Uploads]:
         """Train all agents in a round (counted from 1); the given state is left as it was."""
 
-        def work(k: int) -> tuple[Tensor, Moments, Tensor, Tensor, Tensor | None]:
+        def work(k: int) -> tuple[Trained, Tensor | None]:
             rows, entries = self.stacks[k], self.entries[k]
             done = self.training(
                 state.weights[rows],
@@ -87,36 +87,37 @@ class Agents:
                 None if active is None else active[entries],
             )
             local = self._local(k, done.weights) if self.method.uses_prototypes else None
-            return done.weights, done.moments, done.loss, done.gradient, local
+            return done, local
 
-        weights, moments, loss, gradient, local = zip(*self._map(work), strict=True)
+        done, local = zip(*self._map(work), strict=True)
         trained = AgentsState(
-            torch.cat(weights),
+            torch.cat([d.weights for d in done]),
             Moments(
-                torch.cat([m.first for m in moments]),
-                torch.cat([m.second for m in moments]),
-                torch.cat([m.steps for m in moments]),
+                torch.cat([d.moments.first for d in done]),
+                torch.cat([d.moments.second for d in done]),
+                torch.cat([d.moments.steps for d in done]),
             ),
         )
+        gradient = torch.cat([d.gradient for d in done])[:, self.shared]
         return trained, Uploads(
             update=(trained.weights - state.weights)[:, self.shared],
-            gradient=torch.cat(gradient)[:, self.shared] if self.method.uses_gradients else None,
+            gradient=gradient if self.method.uses_gradients else None,
+            gradient_norm=torch.cat([d.last_gradient[:, self.shared].norm(dim=1) for d in done]),
             prototypes=torch.cat(local) if self.method.uses_prototypes else None,
-            loss=torch.cat(loss),
+            loss=torch.cat([d.loss for d in done]),
         )
 
     def adopt(self, before: AgentsState, trained: AgentsState, downloads: Downloads) -> AgentsState:
-        """Return w_old + κ·Δ + s·reward where there is a reward, else the trained weights.
+        """Return w_old + κ·Δ + s·reward on the shared parameters.
 
         Personal parameters keep their trained values; the optimiser's moments stay.
         """
-        retention, step = self.method.adoption
         old = before.weights[:, self.shared]
         own = trained.weights[:, self.shared]
-        reward = downloads.reward.to(old.dtype)
-        adopted = old + retention * (own - old) + step * reward
+        # lerp is exact at both ends: κ = 0 goes back to the old weights, κ = 1 keeps the trained.
+        kept = torch.lerp(old, own, downloads.retained.to(old.dtype)[:, None])
         weights = trained.weights.clone()
-        weights[:, self.shared] = torch.where((downloads.kept > 0)[:, None], adopted, own)
+        weights[:, self.shared] = kept + self.method.reward_step * downloads.reward.to(old.dtype)
         return AgentsState(weights, trained.moments)
 
     def prototypes(self, state: AgentsState) -> Tensor:

@@ -12,12 +12,14 @@ class Uploads:
     """What agents send after local training.
 
     `update (A, D)` is the change of the shared parameters, `gradient (A, D)` the mean raw gradient
-    where the method aligns gradients, `prototypes (M, H)` the local prototypes of all agents one
-    after another, `loss (A,)` for the record.
+    where the method aligns gradients, `gradient_norm (A,)` the norm of the last one,
+    `prototypes (M, H)` the local prototypes of all agents one after another, `loss (A,)` for the
+    record.
     """
 
     update: Tensor
     gradient: Tensor | None
+    gradient_norm: Tensor
     prototypes: Tensor | None
     loss: Tensor
 
@@ -26,11 +28,11 @@ class Uploads:
 class Downloads:
     """What the server sends back: to each agent its own reward and its own motifs' prototypes.
 
-    `reward (A, D)`, `kept (A,)` the components in it; `prototypes (M, H)` and `active (M,)` in the
-    order of the uploads.
+    `reward (A, D)`, `retained (A,)` the share of its own step an agent keeps; `prototypes (M, H)`
+    and `active (M,)` in the order of the uploads.
     """
 
     reward: Tensor
-    kept: Tensor
+    retained: Tensor
     prototypes: Tensor | None
     active: Tensor | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from motifair.federation.protocol import Downloads, Uploads
 from motifair.mechanism.aggregation import aggregate
 from motifair.mechanism.allocation import sparsify
 from motifair.mechanism.diversity import diversity
-from motifair.methods import Method, Seen
+from motifair.methods import Memory, Method, Seen
 from motifair.motifs.prototypes import global_prototypes
 from motifair.motifs.vocabulary import MotifIndex
 
@@ -23,7 +23,8 @@ class ServerState:
     """What the server carries from round to round, in float64.
 
     The shared part of its model `(D,)`, the agents' values and the sum of their earlier ones
-    `(A,)`, the global prototypes `(K, H)` and which of them exist `(K,)`.
+    `(A,)`, the global prototypes `(K, H)` and which of them exist `(K,)`, and what the method
+    itself remembers.
     """
 
     round: int
@@ -32,6 +33,7 @@ class ServerState:
     value_sum: Tensor
     prototypes: Tensor
     active: Tensor
+    memory: Memory = field(default_factory=dict)
 
 
 class Server:
@@ -84,32 +86,38 @@ class Server:
     ) -> tuple[ServerState, Downloads, dict[str, np.ndarray]]:
         """Take one round: new state, what every agent receives, and what goes into the record."""
         method = self.method
-        updates = uploads.update.double()
+        sent = uploads.update.double()
+        updates = method.prepare(sent)
         seen = Seen(
             updates=updates,
+            sent=sent,
             gradients=None if uploads.gradient is None else uploads.gradient.double(),
+            gradient_norm=uploads.gradient_norm.double(),
             graphs=self.graphs,
             diversity=self.diversity,
             value=state.value,
             earlier_mean=state.value_sum / max(state.round, 1),
             rounds=state.round,
+            memory=state.memory,
         )
+        seen = replace(seen, memory=method.remember(seen))
         weights = method.weigh(seen)
         update = aggregate(updates, weights)
         alignment = method.align(seen, weights)
         value = method.valuate(seen, alignment)
-        reward, kept = sparsify(update, method.ratio(value), self.blocks)
+        reward, kept = self.reward(update, value)
         payoff, compensation = method.settle(seen, value)
         prototypes, active = self.share_prototypes(
             uploads.prototypes, value, state.prototypes, state.active
         )
         new = ServerState(
             round=state.round + 1,
-            weights=state.weights + method.adoption[1] * update,
+            weights=state.weights + method.reward_step * (update if update.dim() == 1 else 0),
             value=value,
             value_sum=state.value_sum + value,
             prototypes=prototypes,
             active=active,
+            memory=seen.memory,
         )
         record = {
             "value": value,
@@ -118,11 +126,20 @@ class Server:
             "kept": kept,
             "payoff": payoff,
             "compensation": compensation,
-            "update_norm": updates.norm(dim=-1),
+            "update_norm": sent.norm(dim=-1),
             "loss": uploads.loss,
         }
-        downloads = Downloads(reward, kept, *self.for_agents(new))
+        downloads = Downloads(reward, method.retain(seen, kept), *self.for_agents(new))
         return new, downloads, {k: v.double().cpu().numpy() for k, v in record.items()}
+
+    def reward(self, update: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Return each agent's part of the update `(A, D)` and its number of components `(A,)`.
+
+        Where every agent has an aggregate of its own, it receives all of it.
+        """
+        if update.dim() == 2:
+            return update, torch.full(value.shape, update.shape[1], device=update.device)
+        return sparsify(update, self.method.ratio(value), self.blocks, up=self.method.mask_up)
 
     def for_agents(self, state: ServerState) -> tuple[Tensor | None, Tensor | None]:
         """Return, entry by entry, the global prototypes of the motifs each agent owns."""

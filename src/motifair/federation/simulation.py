@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
 from motifair.config import Config
@@ -21,7 +22,6 @@ from motifair.graphs.split import Split
 from motifair.learning.randomness import DropoutMasks
 from motifair.learning.training import LocalTraining
 from motifair.methods import make_method
-from motifair.models import GIN
 from motifair.motifs.extract import count_motifs
 from motifair.motifs.vocabulary import MotifIndex, Vocabulary, select_vocabulary
 
@@ -49,19 +49,23 @@ class Simulation:
         graphs, shares = split.graphs, split.partition
         features = fit_features(graphs, np.concatenate(shares.train), config.features)
         vocabularies = self._vocabularies() if self.method.uses_motifs else None
-        train = [
-            make_shard(
-                graphs.select(t),
+        self.model = self.method.model(features.width, graphs.classes, config.hidden, config.layers)
+
+        def shard(chosen: np.ndarray, motifs: sparse.csr_array | None = None) -> Shard:
+            return make_shard(
+                graphs.select(chosen),
                 features,
-                None if vocabularies is None else vocabularies[k].incidence,
+                motifs,
+                summed=self.model.summed_inputs,
+                structure=self.model.structure,
             )
+
+        train = [
+            shard(t, None if vocabularies is None else vocabularies[k].incidence)
             for k, t in enumerate(shares.train)
         ]
-        test = [make_shard(graphs.select(t), features) for t in shares.test]
-        self.global_test = collate(
-            [make_shard(graphs.select(shares.global_test), features)], device, dtype
-        )
-        self.model = GIN(features.width, graphs.classes, config.hidden, config.layers)
+        test = [shard(t) for t in shares.test]
+        self.global_test = collate([shard(shares.global_test)], device, dtype)
         self.initial = self.model.layout.initial(seed, dtype).to(device)
         self.agents = self._agents(train, test, threads, dtype)
         self.index = None if vocabularies is None else MotifIndex.of([v.keys for v in vocabularies])
@@ -133,7 +137,7 @@ class Simulation:
         c = self.config
         training = LocalTraining(
             model=self.model,
-            terms=self.method.terms(),
+            terms=self.method.terms(self.model.layout.shared(self.method.share)),
             epochs=c.local_epochs,
             learning_rate=c.learning_rate,
             weight_decay=c.weight_decay,
@@ -156,7 +160,7 @@ class Simulation:
     def _server(self, train: list[Shard]) -> Server:
         shared = self.agents.shared
         blocks: tuple[int, ...] = (shared.stop - shared.start,)
-        if self.config.mask_scope == "layer":
+        if self.method.mask_scope == "layer":
             blocks = self.model.layout.tensor_sizes(shared)
         graphs = torch.tensor([len(s) for s in train], device=self.device)
         return Server(self.method, graphs, blocks, self.index, self.config.hidden)

@@ -21,6 +21,7 @@ from motifair.files import write_atomic
 from motifair.learning.adam import Moments
 
 FORMAT = "motifair-state-1"
+SERVER_TENSORS = tuple(f.name for f in fields(ServerState) if f.name not in ("round", "memory"))
 
 
 @dataclass(frozen=True)
@@ -50,11 +51,8 @@ def save_state(
     tensors = {f"history.{c}": torch.from_numpy(v) for c, v in history.columns.items()}
     tensors["history.global_accuracy"] = torch.from_numpy(history.global_accuracy)
     tensors["agents.weights"] = state.agents.weights
-    tensors |= {
-        f"server.{f.name}": getattr(state.server, f.name)
-        for f in fields(ServerState)
-        if f.name != "round"
-    }
+    tensors |= {f"server.{name}": getattr(state.server, name) for name in SERVER_TENSORS}
+    tensors |= {f"memory.{name}": tensor for name, tensor in state.server.memory.items()}
     if not final:
         tensors |= {
             f"moments.{f.name}": getattr(state.agents.moments, f.name) for f in fields(Moments)
@@ -92,10 +90,14 @@ def load_state(path: Path, device: torch.device) -> FederationState:
     moments = Moments.zero(weights)
     if "moments.first" in tensors:
         moments = Moments(**{f.name: tensors[f"moments.{f.name}"] for f in fields(Moments)})
-    server = {f.name: tensors[f"server.{f.name}"] for f in fields(ServerState) if f.name != "round"}
-    return FederationState(
-        AgentsState(weights, moments), ServerState(round=int(metadata["round"]), **server)
+    server = ServerState(
+        round=int(metadata["round"]),
+        memory={
+            n.removeprefix("memory."): t for n, t in tensors.items() if n.startswith("memory.")
+        },
+        **{name: tensors[f"server.{name}"] for name in SERVER_TENSORS},
     )
+    return FederationState(AgentsState(weights, moments), server)
 
 
 def _read(path: Path, prefix: str) -> tuple[dict[str, str], dict[str, Tensor]]:

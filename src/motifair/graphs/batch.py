@@ -17,7 +17,7 @@ from scipy import sparse
 from torch import Tensor
 
 from motifair.bags import BagSum
-from motifair.graphs.features import Features
+from motifair.graphs.features import Features, structure_inputs
 from motifair.graphs.graph_set import GraphSet, Ints, ranges
 
 
@@ -27,13 +27,15 @@ class Shard:
 
     `kinds` holds the distinct input sums (rows of `width` inputs, and a last column that counts
     the summed nodes, for the bias); node v looks like row `kind[v]`. `motifs` marks which graph
-    contains which motif of the agent's vocabulary.
+    contains which motif of the agent's vocabulary; `structure` holds further numbers of each node,
+    for models that read them.
     """
 
     graphs: GraphSet
     kinds: sparse.csr_array
     kind: Ints
     motifs: sparse.csr_array
+    structure: np.ndarray
 
     def __len__(self) -> int:
         return len(self.graphs)
@@ -42,23 +44,34 @@ class Shard:
         """Return some of the graphs, in the given order."""
         nodes = ranges(self.graphs.node_start[graphs], self.graphs.nodes[graphs])
         used, kind = np.unique(self.kind[nodes], return_inverse=True)
+        motifs = self.motifs[graphs].tocsr()
         return Shard(
-            self.graphs.select(graphs), self.kinds[used], kind, self.motifs[graphs].tocsr()
+            self.graphs.select(graphs), self.kinds[used], kind, motifs, self.structure[nodes]
         )
 
 
 def make_shard(
-    graphs: GraphSet, features: Features, motifs: sparse.csr_array | None = None
+    graphs: GraphSet,
+    features: Features,
+    motifs: sparse.csr_array | None = None,
+    *,
+    summed: bool = True,
+    structure: bool = False,
 ) -> Shard:
-    """Encode graphs; without `motifs` the shard has none (test sets need none)."""
+    """Encode graphs; without `motifs` the shard has none (test sets need none).
+
+    With `summed` inputs are summed over a node and its neighbours, as GIN's first layer reads
+    them; otherwise they are the node's own. `structure` adds structural numbers of each node.
+    """
     nodes = len(graphs.degree)
     inputs = sparse.hstack([features.encode(graphs), np.ones((nodes, 1))], format="csr")
-    sums = sparse.csr_array(_closed(graphs) @ inputs)
-    sums.sort_indices()
-    kinds, kind = _distinct_rows(sums)
+    rows = sparse.csr_array(_closed(graphs) @ inputs) if summed else sparse.csr_array(inputs)
+    rows.sort_indices()
+    kinds, kind = _distinct_rows(rows)
     if motifs is None:
         motifs = sparse.csr_array((len(graphs), 0))
-    return Shard(graphs, kinds, kind, motifs)
+    extra = structure_inputs(graphs) if structure else np.zeros((nodes, 0))
+    return Shard(graphs, kinds, kind, motifs, extra)
 
 
 @dataclass(frozen=True)
@@ -67,13 +80,16 @@ class Batch:
 
     Maps act on rows of flattened stacks: `inputs` (R·(width+1) → R·Q), `spread` (R·Q → R·N),
     `closed` (R·N → R·N, a node and its neighbours), `pool` (R·N → R·G), `motifs` (R·G → M, the
-    motifs of all agents one after another). `graph_weight` is 1/n for an agent's n graphs and 0
+    motifs of all agents one after another). `degree` is `(R, N, 1)`, `structure` `(R, N, S)`;
+    `graph_weight` is 1/n for an agent's n graphs and 0
     for padding; `motif_weight` is 1/(graphs that contain the motif); `motif_rows` (M → R) adds up
     what belongs to an agent's motifs.
     """
 
     rows: int
     nodes: int
+    degree: Tensor
+    structure: Tensor
     inputs: BagSum
     spread: BagSum
     closed: BagSum
@@ -99,12 +115,19 @@ def collate(shards: Sequence[Shard], device: torch.device, dtype: torch.dtype) -
     for r, s in enumerate(shards):
         target[r, : len(s)] = s.graphs.target
         weight[r, : len(s)] = 1 / max(len(s), 1)
+    degree = np.zeros((R, N, 1))
+    structure = np.zeros((R, N, shards[0].structure.shape[1]))
+    for r, s in enumerate(shards):
+        degree[r, : len(s.kind), 0] = s.graphs.degree
+        structure[r, : len(s.kind)] = s.structure
     spread = [_selection(s.kind, s.kinds.shape[0]) for s in shards]
     pool = [_selection(s.graphs.node_graph, len(s)).T for s in shards]
     number = [s.motifs.shape[1] for s in shards]
     return Batch(
         rows=R,
         nodes=N,
+        degree=torch.as_tensor(degree, dtype=dtype, device=device),
+        structure=torch.as_tensor(structure, dtype=dtype, device=device),
         inputs=BagSum.of(
             _stacked([s.kinds for s in shards], Q, shards[0].kinds.shape[1]), device, weighted=True
         ),

@@ -85,3 +85,33 @@ def motif_labels(graphs: GraphSet, kind: str) -> Ints:
     if graphs.node_label is None or kind == "degree":
         return graphs.degree
     return graphs.node_label
+
+
+WALKS = 16
+DEGREES = 16
+
+
+def structure_inputs(graphs: GraphSet) -> np.ndarray:
+    """Return the structural inputs of FedStar, `(nodes, WALKS + DEGREES)`.
+
+    First the chance that a random walk is back at its node after 1..WALKS steps, diag((A·Deg⁻¹)^k)
+    with nothing coming from an isolated node; then the one-hot degree, cut to 1..DEGREES.
+    """
+    nodes = len(graphs.degree)
+    found = np.zeros((nodes, WALKS + DEGREES))
+    found[np.arange(nodes), WALKS + graphs.degree.clip(1, DEGREES) - 1] = 1.0
+    for g in range(len(graphs)):
+        first, last = graphs.node_start[g], graphs.node_start[g + 1]
+        start = graphs.edge_start[first : last + 1]
+        columns = graphs.neighbour[start[0] : start[-1]] - first
+        chance = 1.0 / np.maximum(graphs.degree[first:last], 1)
+        shape = (last - first, last - first)
+        step = sparse.csr_array((chance[columns], columns, start - start[0]), shape=shape)
+        powers = [sparse.eye_array(shape[0], format="csr"), step]
+        while len(powers) <= WALKS // 2:
+            powers.append(powers[-1] @ step)
+        for k in range(1, WALKS + 1):
+            # diag(P^k) from two powers of half the length, which stay sparse.
+            there, back = powers[(k + 1) // 2], powers[k // 2]
+            found[first:last, k - 1] = there.multiply(back.T).sum(axis=1)
+    return found

@@ -65,6 +65,19 @@ class PrototypeTerm:
         return self.weight * total
 
 
+@dataclass(frozen=True)
+class ProximalTerm:
+    """(μ/2)·|w − w_received|² over the shared parameters (FedProx)."""
+
+    weight: float
+    shared: slice
+
+    def __call__(self, forward: Pass) -> Tensor:
+        """Return the term for every row."""
+        moved = (forward.weights - forward.received)[:, self.shared]
+        return self.weight / 2 * (moved * moved).sum(dim=1)
+
+
 def _row_sums(values: Tensor, batch: Batch) -> Tensor:
     """Add up what belongs to the same agent, `(M,) -> (R,)`."""
     return batch.motif_rows(values[:, None])[:, 0]

@@ -13,7 +13,7 @@ from motifair.graphs.batch import Batch, Shard, collate
 from motifair.learning.adam import Moments, adam_step
 from motifair.learning.objective import Pass, Term
 from motifair.learning.randomness import DropoutMasks, fold, order
-from motifair.models import GIN
+from motifair.models import Model
 
 _SHUFFLE, _DROPOUT = 1, 2
 _NOTHING = np.zeros(0, dtype=np.int64)
@@ -59,19 +59,22 @@ class Loader:
 
 @dataclass(frozen=True)
 class Trained:
-    """What local training leaves: new weights and moments, mean loss `(R,)`, mean gradient."""
+    """What local training leaves: new weights and moments, the mean loss `(R,)`, and the mean and
+    the last gradient over its steps `(R, D)`.
+    """
 
     weights: Tensor
     moments: Moments
     loss: Tensor
     gradient: Tensor
+    last_gradient: Tensor
 
 
 @dataclass(frozen=True)
 class LocalTraining:
     """How agents train: model, terms of the objective, and the optimiser's settings."""
 
-    model: GIN
+    model: Model
     terms: tuple[Term, ...]
     epochs: int
     learning_rate: float
@@ -90,7 +93,7 @@ class LocalTraining:
         """Train rows `(R, D)` for some epochs; `keys` `(R,)` are the agents' keys of this round."""
         received = weights
         loss_sum = torch.zeros(len(weights), dtype=weights.dtype, device=weights.device)
-        gradient_sum = torch.zeros_like(weights)
+        gradient_sum = last = torch.zeros_like(weights)
         taken = torch.zeros(len(weights), dtype=torch.int64, device=weights.device)
         for epoch in range(self.epochs):
             for batch, moving in loader.epoch(keys, epoch):
@@ -108,9 +111,11 @@ class LocalTraining:
                     weight_decay=self.weight_decay,
                 )
                 loss_sum += loss.detach() * moving
-                gradient_sum += gradient * moving[:, None]
+                gradient_sum = gradient_sum + gradient * moving[:, None]
+                last = torch.where(moving[:, None], gradient, last)
                 taken = taken + moving  # each agent counts its own steps: they key its dropout
-        return Trained(weights, moments, loss_sum / taken, gradient_sum / taken[:, None])
+        mean = gradient_sum / taken[:, None]
+        return Trained(weights, moments, loss_sum / taken, mean, last)
 
     def loss(
         self,

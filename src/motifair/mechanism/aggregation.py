@@ -29,8 +29,13 @@ def value_weights(value: Tensor) -> Tensor:
 def aggregate(updates: Tensor, weights: Tensor) -> Tensor:
     """E1, E12: u_N = Σ_i a_i u_i, `(..., A, D), (..., A) -> (..., D)`.
 
+    With a weight for each pair of agents `(A, A)` every agent has an aggregate of its own
+    `(A, D)`: row i holds the weights in agent i's.
+
     >>> import torch
     >>> aggregate(torch.tensor([[1.0, 0.0], [0.0, 2.0]]), torch.tensor([0.5, 0.5])).tolist()
     [0.5, 1.0]
     """
+    if weights.dim() == updates.dim():
+        return weights.to(updates.dtype) @ updates
     return (updates * weights.to(updates.dtype).unsqueeze(-1)).sum(dim=-2)

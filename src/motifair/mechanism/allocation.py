@@ -35,11 +35,14 @@ def ranks(update: Tensor) -> Tensor:
     return torch.empty_like(order).scatter_(-1, order, place)
 
 
-def sparsify(update: Tensor, ratio: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
+def sparsify(
+    update: Tensor, ratio: Tensor, sizes: Sequence[int], *, up: bool = False
+) -> tuple[Tensor, Tensor]:
     """E3: reward_i = mask(u_N, ⌊D·q_i⌋), the largest components by magnitude, zero elsewhere.
 
     `update (D,)`, `ratio (A,)` and the sizes of the blocks that are masked each by itself (one
     block: the whole update) give the rewards `(A, D)` and how many components each agent keeps.
+    `up` rounds the counts up, as the gradient-based baselines do.
 
     >>> reward, kept = sparsify(torch.tensor([1.0, -3.0]), torch.tensor([1.0, 0.5, 0.0]), [2])
     >>> reward.tolist(), kept.tolist()
@@ -47,7 +50,8 @@ def sparsify(update: Tensor, ratio: Tensor, sizes: Sequence[int]) -> tuple[Tenso
     """
     rewards, kept = [], torch.zeros(len(ratio), dtype=torch.int64, device=update.device)
     for block in torch.split(update, list(sizes), dim=-1):
-        count = (ratio * block.shape[-1]).floor().long()
+        wanted = ratio * block.shape[-1]
+        count = ((wanted - 1e-9).ceil() if up else wanted.floor()).long()
         chosen = ranks(block) < count[:, None]
         rewards.append(torch.where(chosen, block, 0.0))
         kept += count

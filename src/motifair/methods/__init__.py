@@ -6,14 +6,34 @@ from collections.abc import Mapping
 
 from motifair.config import OPTIONS, Config, make_config
 from motifair.errors import MotifairError, nearest
-from motifair.methods.base import Method, Seen
+from motifair.methods.ablations import (
+    RandomRewards,
+    WithoutAggregation,
+    WithoutAlignment,
+    WithoutAllocation,
+    WithoutDiversity,
+    WithoutPrototypes,
+)
+from motifair.methods.base import Memory, Method, Seen
+from motifair.methods.cgsv import CFFL, CGSV, DW, EU
 from motifair.methods.fedavg import FedAvg
+from motifair.methods.fedprox import FedProx
+from motifair.methods.fedsage import FedSage
+from motifair.methods.fedstar import FedStar
+from motifair.methods.gcfl import GCFL, GCFLPlus
 from motifair.methods.motifair import Motifair
 from motifair.methods.self_train import SelfTrain
 
-__all__ = ["METHODS", "FedAvg", "Method", "Motifair", "Seen", "SelfTrain", "make_method"]
+__all__ = ["METHODS", "Memory", "Method", "Seen", "find_method", "make_method", "refuse_unused"]
 
-METHODS: Mapping[str, type[Method]] = {m.name: m for m in (Motifair, FedAvg, SelfTrain)}
+METHODS: Mapping[str, type[Method]] = {
+    m.name: m
+    for m in (
+        SelfTrain, FedAvg, FedProx, FedSage, GCFL, GCFLPlus, FedStar, DW, EU, CFFL, CGSV,
+        Motifair, WithoutAlignment, WithoutDiversity, WithoutAllocation, WithoutAggregation,
+        WithoutPrototypes, RandomRewards,
+    )
+}  # fmt: skip
 
 # Options that belong to the mechanism: a method that does not list one does not read it.
 MECHANISM_OPTIONS = frozenset().union(*(m.options for m in METHODS.values()))

@@ -1,8 +1,8 @@
-"""What a method of the comparison is: six decisions, each with the vanilla answer as default."""
+"""What a method of the comparison is: a few decisions, each with the vanilla answer as default."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
@@ -11,24 +11,31 @@ from torch import Tensor
 from motifair.config import Config
 from motifair.learning.objective import Term, supervised
 from motifair.mechanism.aggregation import size_weights
+from motifair.models import GIN, Model
+
+Memory = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
 class Seen:
     """What the server knows when it values a round, agents in order of name, in float64.
 
-    `updates` and `gradients` are `(A, D)`, the rest `(A,)`: training graphs, diversity (NaN for a
-    method without motifs), the value after the previous round, the mean of all earlier values
-    (over `rounds` rounds).
+    `updates` are as the method prepared them, `sent` as they were uploaded, `gradients` the mean
+    raw gradients, all `(A, D)`; the rest is `(A,)`: the norm of the last raw gradient, training
+    graphs, diversity (NaN for a method without motifs), the value after the previous round, the
+    mean of all earlier values (over `rounds` rounds). `memory` is what the method itself keeps.
     """
 
     updates: Tensor
+    sent: Tensor
     gradients: Tensor | None
+    gradient_norm: Tensor
     graphs: Tensor
     diversity: Tensor
     value: Tensor
     earlier_mean: Tensor
     rounds: int
+    memory: Memory = field(default_factory=dict)
 
 
 class Method:
@@ -40,17 +47,24 @@ class Method:
 
     name: ClassVar[str]
     summary: ClassVar[str]
-    options: ClassVar[frozenset[str]] = frozenset({"share"})
+    options: ClassVar[frozenset[str]] = frozenset({"share", "budget"})
+    model: ClassVar[type[Model]] = GIN
     global_model: ClassVar[bool] = True
     uses_motifs: ClassVar[bool] = False
+    mask_up: ClassVar[bool] = False  # whether the number of kept components is rounded up
 
     def __init__(self, config: Config) -> None:
         self.config = config
 
     @property
     def share(self) -> str:
-        """Which parameters are exchanged: `all`, `conv` or `none`."""
+        """Which parameters are exchanged: `all`, `conv`, `structure` or `none`."""
         return self.config.share
+
+    @property
+    def mask_scope(self) -> str:
+        """Whether rewards are masked over the whole update (`global`) or tensor by tensor."""
+        return "global"
 
     @property
     def uses_prototypes(self) -> bool:
@@ -63,18 +77,26 @@ class Method:
         return False
 
     @property
-    def adoption(self) -> tuple[float, float]:
-        """How an agent adopts a reward: the share of its own step it keeps, and the step along
-        the reward (κ and s).
-        """
-        return 0.0, 1.0
+    def reward_step(self) -> float:
+        """The step along the reward (s), for agents and server alike."""
+        return 1.0
 
-    def terms(self) -> tuple[Term, ...]:
-        """Return the terms of the local objective."""
+    def terms(self, shared: slice) -> tuple[Term, ...]:
+        """Return the terms of the local objective; `shared` is the exchanged part of a row."""
         return (supervised,)
 
+    def remember(self, seen: Seen) -> Memory:
+        """Return what the method keeps until the next round (tensors; they are checkpointed)."""
+        return seen.memory
+
+    def prepare(self, updates: Tensor) -> Tensor:
+        """Return the updates as they are aggregated and valued, `(A, D) -> (A, D)`."""
+        return updates
+
     def weigh(self, seen: Seen) -> Tensor:
-        """Return the weight of each agent's update in the sum, `(A,)`."""
+        """Return the weight of each agent's update in the sum, `(A,)`; or `(A, A)`, where row i
+        weighs the updates in the sum that agent i receives.
+        """
         return size_weights(seen.graphs)
 
     def align(self, seen: Seen, weights: Tensor) -> Tensor:
@@ -88,6 +110,13 @@ class Method:
     def ratio(self, value: Tensor) -> Tensor:
         """Return the share of the global update's components each agent receives, `(A,)`."""
         return torch.ones_like(value)
+
+    def retain(self, seen: Seen, kept: Tensor) -> Tensor:
+        """Return the share of its own step that each agent keeps (κ), `(A,)`.
+
+        Agents that receive nothing go on from where they trained to.
+        """
+        return (kept == 0).double()
 
     def settle(self, seen: Seen, value: Tensor) -> tuple[Tensor, Tensor]:
         """Return payoffs and compensations, `(A,)` each."""

@@ -10,4 +10,3 @@ class FedAvg(Method):
 
     name = "fedavg"
     summary = "federated averaging: the size-weighted mean of the updates for everyone"
-    options = frozenset({"share", "budget"})

@@ -40,11 +40,20 @@ class Motifair(Method):
         return self.config.alignment_of == "gradient"
 
     @property
-    def adoption(self) -> tuple[float, float]:
-        """κ and s."""
-        return self.config.retention, self.config.reward_step
+    def mask_scope(self) -> str:
+        """What a mask ranks."""
+        return self.config.mask_scope
 
-    def terms(self) -> tuple[Term, ...]:
+    @property
+    def reward_step(self) -> float:
+        """s."""
+        return self.config.reward_step
+
+    def retain(self, seen: Seen, kept: Tensor) -> Tensor:
+        """κ, or everything where there is no reward."""
+        return torch.where(kept > 0, self.config.retention, 1.0).double()
+
+    def terms(self, shared: slice) -> tuple[Term, ...]:
         """E13."""
         if not self.uses_prototypes:
             return (supervised,)

@@ -1,6 +1,9 @@
 """Batched graph networks over one flat parameter buffer."""
 
+from motifair.models.base import Model
 from motifair.models.gin import GIN
 from motifair.models.layout import Layout
+from motifair.models.sage import SAGE
+from motifair.models.star import Star
 
-__all__ = ["GIN", "Layout"]
+__all__ = ["GIN", "SAGE", "Layout", "Model", "Star"]

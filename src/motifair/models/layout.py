@@ -46,10 +46,10 @@ class Layout:
         return slice(sum(self.sizes[:first]), sum(self.sizes[:last]))
 
     def shared(self, share: str) -> slice:
-        """Return the part of a row that agents exchange: `all`, `conv` or `none`."""
-        if share == "none":
-            return slice(0, 0)
-        return slice(0, self.size) if share == "all" else self.span("convs.")
+        """Return the part of a row that agents exchange: `all`, `none`, `conv`, or `structure`."""
+        if share in ("all", "none"):
+            return slice(0, self.size if share == "all" else 0)
+        return self.span({"conv": "convs.", "structure": "structure"}[share])
 
     def tensor_sizes(self, part: slice) -> tuple[int, ...]:
         """Return the sizes of the parameters inside a part of a row."""

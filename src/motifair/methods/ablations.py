@@ -1,0 +1,90 @@
+"""The mechanism with one part taken out, and a control whose values mean nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from motifair.config import Config
+from motifair.mechanism.aggregation import size_weights
+from motifair.methods.base import Method, Seen
+from motifair.methods.motifair import Motifair
+
+
+class WithoutAlignment(Motifair):
+    """Value by diversity alone."""
+
+    name = "motifair-alignment"
+    summary = "ablation: φ = 0, value by diversity alone"
+
+    def align(self, seen: Seen, weights: Tensor) -> Tensor:
+        """See no alignment."""
+        return torch.zeros_like(seen.value)
+
+
+class WithoutDiversity(Motifair):
+    """Value by alignment alone."""
+
+    name = "motifair-diversity"
+    summary = "ablation: α2 = 0, value by alignment alone"
+    options = Motifair.options - {"diversity_weight"}
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(replace(config, diversity_weight=0.0))
+
+
+class WithoutAllocation(Motifair):
+    """Everyone receives the whole update, whatever its value."""
+
+    name = "motifair-allocation"
+    summary = "ablation: the whole update for everyone"
+    options = Motifair.options - {"beta", "mask_scope"}
+
+    def ratio(self, value: Tensor) -> Tensor:
+        """Return 1 for everyone."""
+        return torch.ones_like(value)
+
+
+class WithoutAggregation(Motifair):
+    """Updates weigh by data size; value still drives rewards, payoffs and prototypes."""
+
+    name = "motifair-aggregation"
+    summary = "ablation: updates weighed by data size"
+    options = Motifair.options - {"aggregation"}
+
+    def weigh(self, seen: Seen) -> Tensor:
+        """Weigh by size."""
+        return size_weights(seen.graphs)
+
+
+class WithoutPrototypes(Motifair):
+    """No prototypes are exchanged; motif keys still give the diversity."""
+
+    name = "motifair-prototypes"
+    summary = "ablation: λ = 0, no prototypes"
+    options = Motifair.options - {"prototype_distance", "prototype_reduce", "prototype_weight"}
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(replace(config, prototype_weight=0.0))
+
+
+class RandomRewards(Method):
+    """A control: federated averaging with rewards by values drawn anew in each round.
+
+    What fairness this scores, the metric gives for nothing.
+    """
+
+    name = "random-rewards"
+    summary = "control: sparse rewards by random values"
+
+    def valuate(self, seen: Seen, alignment: Tensor) -> Tensor:
+        """Draw values, by seed and round."""
+        generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + seen.rounds)
+        drawn = torch.rand(len(seen.value), generator=generator, dtype=torch.float64)
+        return (drawn / drawn.sum()).to(seen.value.device)
+
+    def ratio(self, value: Tensor) -> Tensor:
+        """Return r_i / max_j r_j."""
+        return value / value.max()

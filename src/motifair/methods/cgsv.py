@@ -1,0 +1,138 @@
+"""CGSV and its relatives: sparse rewards by a value that is smoothed over rounds."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from motifair.mechanism.aggregation import size_weights
+from motifair.mechanism.alignment import alignment, cosine
+from motifair.mechanism.allocation import reward_ratio
+from motifair.methods.base import Method, Seen
+
+
+class CGSV(Method):
+    """Value by the cosine of normalised updates with their sum, α-smoothed; rewards by tensor.
+
+    Updates are scaled to one length Γ: the mean length of the round, since a fixed one would be a
+    multiple of the natural step here.
+    """
+
+    name = "cgsv"
+    summary = "gradient-based value, smoothed; sparse rewards, tensor by tensor"
+    options = frozenset({"share", "beta", "budget"})
+    mask_up = True
+    smoothing: ClassVar[float] = 0.95
+    least: ClassVar[float] = 1e-3
+
+    @property
+    def mask_scope(self) -> str:
+        """Tensor by tensor."""
+        return "layer"
+
+    def prepare(self, updates: Tensor) -> Tensor:
+        """Scale every update to the mean length."""
+        norm = updates.norm(dim=1, keepdim=True)
+        scaled: Tensor = updates * (norm.mean() / (norm + 1e-7))
+        return scaled
+
+    def weigh(self, seen: Seen) -> Tensor:
+        """Weigh by size in the first round, then by value."""
+        return size_weights(seen.graphs) if seen.rounds == 0 else seen.value
+
+    def align(self, seen: Seen, weights: Tensor) -> Tensor:
+        """Return cos(u_i, u_N)."""
+        return alignment(seen.updates, weights)
+
+    def valuate(self, seen: Seen, alignment: Tensor) -> Tensor:
+        """Smooth from 0, keep above a least value, normalise."""
+        before = seen.value if seen.rounds else torch.zeros_like(seen.value)
+        value = self.smoothing * before + (1 - self.smoothing) * alignment
+        value = value.clamp(min=self.least)
+        return value / value.sum()
+
+    def ratio(self, value: Tensor) -> Tensor:
+        """Return tanh(β r_i) / max_j tanh(β r_j)."""
+        return reward_ratio(value, self.config.beta)
+
+
+class DW(CGSV):
+    """The same rewards, with the share of the data as value."""
+
+    name = "dw"
+    summary = "value by data size; sparse rewards, tensor by tensor"
+
+    def weigh(self, seen: Seen) -> Tensor:
+        """Weigh by size."""
+        return size_weights(seen.graphs)
+
+    def align(self, seen: Seen, weights: Tensor) -> Tensor:
+        """Look at no update."""
+        return torch.full_like(seen.value, torch.nan)
+
+    def valuate(self, seen: Seen, alignment: Tensor) -> Tensor:
+        """Return the share of the data."""
+        return size_weights(seen.graphs)
+
+
+class EU(CGSV):
+    """The same rewards, with Euclidean closeness instead of the cosine."""
+
+    name = "eu"
+    summary = "value by Euclidean closeness of updates; sparse rewards, tensor by tensor"
+
+    def align(self, seen: Seen, weights: Tensor) -> Tensor:
+        """Return 1 − |u_i − u_N| / (|u_i| + |u_N|)."""
+        total = (seen.updates * weights[:, None]).sum(dim=0)
+        lengths: Tensor = seen.updates.norm(dim=1) + total.norm()
+        apart: Tensor = (seen.updates - total).norm(dim=1)
+        return 1 - apart / lengths.clamp(min=1e-12)
+
+
+class CFFL(CGSV):
+    """The paper's row "CFFL", which cites RFFL: reputation, removal, rewards on top of one's own
+    step. An agent whose value is below a third of an equal share is removed for good.
+    """
+
+    name = "cffl"
+    summary = "reputation with removal (RFFL); agents keep their own clipped step"
+    options = frozenset({"share", "budget"})
+    threshold: ClassVar[float] = 1 / 3
+    patience: ClassVar[int] = 10
+
+    def prepare(self, updates: Tensor) -> Tensor:
+        """Clip updates to the mean length."""
+        return updates * self.clip(updates)[:, None]
+
+    def clip(self, updates: Tensor) -> Tensor:
+        """Return the factor that shortens each update to the mean length, `(A,)`."""
+        norm: Tensor = updates.norm(dim=1)
+        return (norm.mean() / norm.clamp(min=1e-12)).clamp(max=1)
+
+    def align(self, seen: Seen, weights: Tensor) -> Tensor:
+        """Return cos(u_i, u_N)."""
+        return cosine(seen.updates, (seen.updates * weights[:, None]).sum(dim=0))
+
+    def valuate(self, seen: Seen, alignment: Tensor) -> Tensor:
+        """Smooth, and after some patience remove who falls behind; a removed agent has value 0."""
+        before = seen.value if seen.rounds else torch.zeros_like(seen.value)
+        here = torch.ones_like(before, dtype=torch.bool)
+        if seen.rounds > self.patience:
+            here = before != 0
+        value = self.smoothing * before + (1 - self.smoothing) * alignment
+        value = torch.where(here, value, 0.0)
+        value = value / value.sum()
+        if seen.rounds >= self.patience:
+            value = torch.where(value < self.threshold / here.sum(), 0.0, value)
+            value = value / value.sum()
+        return value
+
+    def ratio(self, value: Tensor) -> Tensor:
+        """Return r_i / max_j r_j, and nothing for a negative value."""
+        return (value / value.max()).clamp(min=0)
+
+    def retain(self, seen: Seen, kept: Tensor) -> Tensor:
+        """Keep one's own step, clipped."""
+        return self.clip(seen.sent)

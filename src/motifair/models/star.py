@@ -1,0 +1,51 @@
+"""FedStar's network: what nodes look like is personal, how they are connected is shared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from motifair.graphs.batch import Batch
+from motifair.graphs.features import DEGREES, WALKS
+from motifair.models.base import Model, Parameters, linear, linear_parts, over_nodes
+
+
+class Star(Model):
+    """Two channels: x by GIN on [x ; s], s by GCN and tanh on structural inputs; x reads the s of
+    the layer before. The merged channels are summed over a graph.
+    """
+
+    structure = True
+
+    def body(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Return the personal GINs, the structure channel (adjacent: it is shared), the merge."""
+        H = self.hidden
+        parts: list[tuple[str, tuple[int, ...]]] = []
+        for k in range(self.layers):
+            parts += linear_parts(f"convs.{k}.nn.0", 2 * H, H)
+            parts += linear_parts(f"convs.{k}.nn.2", H, H)
+        parts += linear_parts("structure", WALKS + DEGREES, H)
+        for k in range(self.layers):
+            parts.append((f"structure_convs.{k}.bias", (H,)))
+            parts.append((f"structure_convs.{k}.lin.weight", (H, H)))
+        return parts + linear_parts("merge", 2 * H, H)
+
+    def embed(self, p: Parameters, batch: Batch, masks: Sequence[Tensor] = ()) -> Tensor:
+        """Return the graph embeddings."""
+        x = over_nodes(batch.spread, self.first(p, batch))
+        s = linear(batch.structure, p, "structure")
+        scale = (batch.degree + 1).rsqrt()
+        for k in range(self.layers):
+            both = over_nodes(batch.closed, torch.cat([x, s], dim=-1))
+            x = F.relu(linear(both, p, f"convs.{k}.nn.0"))
+            x = F.relu(linear(x, p, f"convs.{k}.nn.2"))
+            if masks:
+                x = x * masks[k]
+            s = torch.bmm(s, p[f"structure_convs.{k}.lin.weight"])
+            s = scale * over_nodes(batch.closed, scale * s)
+            s = torch.tanh(s + p[f"structure_convs.{k}.bias"][:, None])
+        merged = linear(torch.cat([x, s], dim=-1), p, "merge")
+        return over_nodes(batch.pool, merged)

@@ -1,0 +1,187 @@
+"""What methods promise beside their trajectories: reductions, splits, removal, masks, ablations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from worlds import simulate, small_config, small_graphs, small_split
+
+from motifair.config import make_config
+from motifair.methods import METHODS, Seen, make_method
+from motifair.methods.gcfl import dtw
+
+
+def seen(updates: torch.Tensor, rounds: int = 0, value: torch.Tensor | None = None) -> Seen:
+    agents = len(updates)
+    equal = torch.full((agents,), 1 / agents, dtype=torch.float64)
+    return Seen(
+        updates=updates,
+        sent=updates,
+        gradients=None,
+        gradient_norm=updates.norm(dim=1),
+        graphs=torch.arange(1, agents + 1),
+        diversity=equal,
+        value=equal if value is None else value,
+        earlier_mean=equal,
+        rounds=rounds,
+    )
+
+
+def final_weights(
+    split_options: dict[str, object] | None = None, **options: object
+) -> torch.Tensor:
+    config = small_config(rounds=5, **options)
+    split = small_split(small_config(**(split_options or {})))
+    return simulate(config, split)[1][-1].agents.weights
+
+
+def close(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return torch.allclose(a, b, rtol=0, atol=1e-10)
+
+
+def test_fedprox_without_its_term_is_federated_averaging(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = {"batch_size": 5, "local_epochs": 2}
+    averaged = final_weights(method="fedavg", **steps)
+    assert not close(final_weights(method="fedprox", **steps), averaged)
+    monkeypatch.setattr(METHODS["fedprox"], "mu", 0.0)
+    assert close(final_weights(method="fedprox", **steps), averaged)
+
+
+@pytest.mark.parametrize("method", ["gcfl", "gcfl+"])
+def test_gcfl_that_never_splits_averages_convolutions(method: str) -> None:
+    assert close(final_weights(method=method), final_weights(method="fedavg", share="conv"))
+
+
+def test_equal_sizes_give_everyone_everything_under_dw() -> None:
+    config = small_config(method="dw", partition="iid", skew=0.5, rounds=2)
+    split = small_split(config, small_graphs(63))
+    assert len({len(t) for t in split.partition.train}) == 1
+    simulation, _, history = simulate(config, split)
+    assert (history.columns["kept"] == simulation.model.layout.size).all()
+
+
+def test_dw_with_equal_sizes_and_no_scaling_is_federated_averaging(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(METHODS["dw"], "prepare", lambda self, updates: updates)
+    even = {"partition": "iid", "skew": 0.5}
+    config = small_config(method="dw", rounds=4, **even)
+    split = small_split(config, small_graphs(63))
+    _, ours, _ = simulate(config, split)
+    _, theirs, _ = simulate(small_config(method="fedavg", rounds=4, **even), split)
+    assert close(ours[-1].agents.weights, theirs[-1].agents.weights)
+
+
+def test_fedstar_shares_structure_and_nothing_else() -> None:
+    config = small_config(method="fedstar", rounds=3)
+    simulation, states, _ = simulate(config, small_split(config))
+    parts = simulation.model.layout.unpack(states[-1].agents.weights)
+    for name, stack in parts.items():
+        same = all(torch.allclose(stack[0], other) for other in stack)
+        assert same == name.startswith("structure"), name
+
+
+@given(st.integers(3, 8), st.integers(0, 10_000))
+def test_equal_norms_rank_alike_under_distance_and_cosine(agents: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    updates = torch.randn(agents, 30, generator=generator, dtype=torch.float64)
+    updates = updates / updates.norm(dim=1, keepdim=True)
+    config = make_config({"agents": 2})
+    view, weights = seen(updates), torch.full((agents,), 1 / agents, dtype=torch.float64)
+    cosines = METHODS["cgsv"](config).align(view, weights)
+    closeness = METHODS["eu"](config).align(view, weights)
+    assert torch.equal(cosines.argsort(), closeness.argsort())
+
+
+def test_cgsv_values_stay_positive_and_its_first_weights_are_sizes() -> None:
+    config = small_config(method="cgsv", rounds=8)
+    simulation, _, history = simulate(config, small_split(config))
+    value = history.columns["value"]
+    assert (value > 0).all()
+    assert np.allclose(value.sum(axis=1), 1)
+    method = simulation.method
+    weights = method.weigh(seen(torch.eye(4).double()))
+    assert torch.allclose(weights, torch.tensor([1, 2, 3, 4]).double() / 10)
+    later = seen(torch.eye(4).double(), rounds=3, value=torch.tensor([0.4, 0.3, 0.2, 0.1]).double())
+    assert torch.equal(method.weigh(later), later.value)
+
+
+def test_a_removed_agent_never_returns_and_receives_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(METHODS["cffl"], "patience", 2)
+    monkeypatch.setattr(METHODS["cffl"], "threshold", 0.9)
+    config = small_config(method="cffl", rounds=8)
+    simulation, _, history = simulate(config, small_split(config))
+    gone = history.columns["value"] == 0
+    assert gone[-1].any()
+    assert not gone[:2].any()
+    assert (gone[1:] >= gone[:-1]).all()
+    assert (history.columns["kept"][gone] == 0).all()
+    assert (history.columns["kept"].max(axis=1) == simulation.model.layout.size).all()
+
+
+def test_opposed_groups_are_separated_by_the_minimum_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    method = METHODS["gcfl"]
+    monkeypatch.setattr(method, "settled", 0)
+    monkeypatch.setattr(method, "thresholds", (1.0, 0.1, 5))
+    generator = torch.Generator().manual_seed(0)
+    noise = 0.1 * torch.randn(6, 20, generator=generator, dtype=torch.float64)
+    sign = torch.tensor([1, -1, 1, 1, -1, -1]).double()[:, None]
+    memory = method(make_config({"agents": 6})).remember(seen(sign + noise))
+    cluster = memory["cluster"]
+    assert cluster.tolist() == [0, 1, 0, 0, 1, 1]
+    weights = method(make_config({})).weigh(Seen(**{**vars(seen(sign + noise)), "memory": memory}))
+    assert torch.allclose(weights.sum(dim=1), torch.ones(6).double())
+    assert (weights[0, [1, 4, 5]] == 0).all()
+
+
+sequences = st.lists(st.floats(-10, 10), min_size=1, max_size=8)
+
+
+@given(sequences, sequences)
+def test_warping_is_symmetric_and_forgives_delays(a: list[float], b: list[float]) -> None:
+    assert dtw(a, a) == 0
+    assert dtw(a, b) == pytest.approx(dtw(b, a))
+    assert dtw(a, [a[0], *a]) == 0
+
+
+ABLATIONS = {
+    "motifair-alignment": lambda h, f: np.allclose(h["alignment"], 0),
+    "motifair-diversity": lambda h, f: not np.allclose(h["value"], f["value"]),
+    "motifair-allocation": lambda h, f: len(np.unique(h["kept"])) == 1,
+    "motifair-aggregation": lambda h, f: np.isclose(h["loss"][0], f["loss"][0]).all(),
+    "motifair-prototypes": lambda h, f: (h["loss"][0] < f["loss"][0]).all(),
+}
+
+
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_an_ablation_takes_out_its_part_and_changes_the_run(name: str) -> None:
+    config = small_config(rounds=4)
+    split = small_split(config)
+    _, _, full = simulate(config, split)
+    _, _, less = simulate(small_config(rounds=4, method=name), split)
+    assert ABLATIONS[name](less.columns, full.columns)
+    assert not np.allclose(less.columns["loss"][-1], full.columns["loss"][-1], rtol=0, atol=1e-12)
+
+
+def test_random_rewards_are_random_but_repeatable() -> None:
+    config = small_config(rounds=3, method="random-rewards")
+    split = small_split(config)
+    _, _, first = simulate(config, split)
+    _, _, again = simulate(config, split)
+    assert np.array_equal(first.columns["kept"], again.columns["kept"])
+    assert len(np.unique(first.columns["value"])) == 12
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_runs_and_pays_out_its_budget(name: str) -> None:
+    config = small_config(rounds=2, method=name, budget=3.0)
+    _, states, history = simulate(config, small_split(config), dtype=torch.float32)
+    paid = history.columns["payoff"].sum(axis=1)
+    assert np.allclose(paid, 0 if name == "self-train" else 3.0)
+    assert torch.isfinite(states[-1].agents.weights).all()
+    assert make_method(config).summary
