@@ -207,7 +207,6 @@ def test_what_is_set_by_hand_wins_over_the_profile() -> None:
         ({"rings": "chordless", "max_ring": 2}, "max_ring"),
         ({"profile": "paper", "rings": "chordless"}, "max_ring"),
         ({"alignment_against": "shapley", "agents": 13}, "alignment_against"),
-        ({"payoff": "shapley", "agents": 15}, "payoff"),
         ({"fixed_split": "maybe"}, "fixed_split"),
         ({"fixed_split": 2}, "fixed_split"),
         *(

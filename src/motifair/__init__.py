@@ -7,15 +7,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from motifair.config import Config
     from motifair.errors import MotifairError
+    from motifair.experiments.compare import Comparison, compare
     from motifair.experiments.result import Result, load_result
     from motifair.experiments.run import run
 
-__all__ = ["Config", "MotifairError", "Result", "load_result", "run"]
+__all__ = [
+    "Comparison", "Config", "MotifairError", "Result", "compare", "load_result", "run",
+]  # fmt: skip
 
 _HOME = {
+    "Comparison": "motifair.experiments.compare",
     "Config": "motifair.config",
     "MotifairError": "motifair.errors",
     "Result": "motifair.experiments.result",
+    "compare": "motifair.experiments.compare",
     "load_result": "motifair.experiments.result",
     "run": "motifair.experiments.run",
 }

@@ -113,11 +113,6 @@ class Config:
                 f"alignment_against=shapley values 2^{self.agents} coalitions; use at most 12 "
                 "agents, or alignment_against=all, its approximation."
             )
-        if self.payoff == "shapley" and self.agents > 14:
-            raise MotifairError(
-                f"payoff=shapley values 2^{self.agents} coalitions; use at most 14 agents, or "
-                "payoff=union."
-            )
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values that JSON can hold (infinity by name)."""

@@ -79,6 +79,87 @@ def run(
 
 
 @app.command()
+def compare(
+    dataset: Annotated[
+        str | None, typer.Option(help="Name, path of a TU folder or zip, or several with commas.")
+    ] = None,
+    methods: Annotated[str, typer.Option(help="all, or names joined by commas.")] = "all",
+    baseline: Annotated[
+        str | None, typer.Option(help="Method the others are compared with; default fedavg.")
+    ] = None,
+    agents: Annotated[int | None, typer.Option(help="Number of agents.")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Communication rounds.")] = None,
+    splits: Annotated[int, typer.Option(help="Data splits; split k uses seed + k.")] = 5,
+    seed: Annotated[int | None, typer.Option(help="Seed of the first split.")] = None,
+    partition: Annotated[str | None, typer.Option(help="How graphs are shared out.")] = None,
+    profile: Annotated[str | None, typer.Option(help="default or paper.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    threads: Annotated[int | None, typer.Option(min=1, help="Workers; default all cores.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder with datasets.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Any option, as key=value; repeatable.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the results; the same again goes on.")
+    ] = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Run several methods on the same splits and say what differs."""
+    from motifair.cli.progress import RunProgress
+    from motifair.experiments.compare import choose_methods, execute_all, make_plans
+    from motifair.federation.loop import Stopped
+    from motifair.files import finite
+    from motifair.report.terminal import show_comparison
+
+    words = {
+        "agents": agents, "rounds": rounds, "splits": splits, "seed": seed,
+        "partition": partition, "profile": profile,
+    }  # fmt: skip
+    settings = {k: v for k, v in words.items() if v is not None} | parse_assignments(set_ or [])
+    where = {"data_dir": data_dir, "device": device, "threads": threads}
+    names = choose_methods(methods)
+    plans = make_plans(dataset or "planted", names, settings, **where)
+    folder = out or Path("runs") / f"compare-{Path(plans[names[0]].data.name).name}"
+    errors = Console(stderr=True)
+    with ExitStack() as stack:
+        stop = stack.enter_context(_stop_on_signal(errors))
+        hears: Callable[[Any], Any] = lambda plan: None  # noqa: E731
+        if not quiet:
+            hears = stack.enter_context(RunProgress(list(plans.values()), errors)).method
+        try:
+            found = execute_all(plans, folder, baseline=baseline, progress=hears, stop=stop)
+        except Stopped:
+            errors.print("Saved. Give the same command again to go on.", highlight=False)
+            raise typer.Exit(130) from None
+    if as_json:
+        typer.echo(json.dumps(finite(found.to_json()), indent=2))
+    else:
+        show_comparison(found, Console())
+        Console().print(f"Results in {folder}", highlight=False, soft_wrap=True)
+
+
+@app.command("methods")
+def list_methods(as_json: Json = False) -> None:
+    """List the methods: what each one shares and which options of the mechanism it reads."""
+    import pandas as pd
+
+    from motifair.config import make_config
+    from motifair.methods import all_methods
+
+    rows = [
+        {
+            "method": m.name,
+            "shares": m(make_config({})).share,
+            "global model": "yes" if m.global_model else "no",
+            "what it is": m.summary,
+        }
+        for m in all_methods().values()
+    ]
+    data.print_frame(pd.DataFrame(rows).set_index("method"), "Methods", as_json)
+
+
+@app.command()
 def resume(
     folder: Annotated[Path, typer.Argument(help="The out folder of an interrupted run.")],
     quiet: Quiet = False,
@@ -110,7 +191,7 @@ def _execute(plan: Any, out: Path, quiet: bool, as_json: bool) -> None:
     errors = Console(stderr=True)
     with ExitStack() as stack:
         stop = stack.enter_context(_stop_on_signal(errors))
-        progress = None if quiet else stack.enter_context(RunProgress(plan, errors))
+        progress = None if quiet else stack.enter_context(RunProgress([plan], errors))
         try:
             result = execute(plan, out, progress=progress, stop=stop)
         except Stopped:

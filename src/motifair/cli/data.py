@@ -30,7 +30,7 @@ def list_(data_dir: DataDir = None, as_json: Json = False) -> None:
             {"dataset": name, "graphs": str(known.graphs), "nodes": str(known.nodes),
              "edges": str(known.edges), "found": "download" if path is None else str(path)}
         )  # fmt: skip
-    _print(pd.DataFrame(rows).set_index("dataset"), "Datasets", as_json)
+    print_frame(pd.DataFrame(rows).set_index("dataset"), "Datasets", as_json)
 
 
 @app.command()
@@ -66,7 +66,7 @@ def info(
         return
     console = Console()
     console.print(f"{graphs.name}: " + ", ".join(f"{k} {v}" for k, v in about.items()))
-    _print(frame, f"partition {plan.config.partition}, seed {seed}", as_json)
+    print_frame(frame, f"partition {plan.config.partition}, seed {seed}", as_json)
 
 
 @app.command()
@@ -82,7 +82,8 @@ def check(
     typer.echo(f"{graphs.name} {known}: {len(graphs)} graphs, digest {graphs.digest()[:16]}")
 
 
-def _print(frame: Any, title: str, as_json: bool) -> None:
+def print_frame(frame: Any, title: str, as_json: bool) -> None:
+    """Print a frame as a table or as JSON."""
     from motifair.report.terminal import frame_table
 
     if as_json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -13,16 +14,18 @@ from motifair.federation.history import History
 from motifair.federation.state import FederationState
 
 SECONDS_BETWEEN_LINES = 10.0
-WORDS = {"self-train": "alone", "retest": "alone again", "method": "federated"}
+WORDS = {"self-train": "alone", "retest": "alone again"}
 
 
 class RunProgress:
     """Shows rounds over all parts of a run, the accuracy so far and the time left."""
 
-    def __init__(self, plan: Plan, console: Console) -> None:
-        self.plan, self.console = plan, console
-        parts = len(PARTS) - (plan.config.method == "self-train")
-        self.total = plan.config.rounds * plan.config.splits * parts
+    def __init__(self, plans: Sequence[Plan], console: Console) -> None:
+        self.plan, self.console = plans[0], console
+        # Trainings alone serve all methods, and are all there is of self-train.
+        parts = len(PARTS) - 1 + sum(p.config.method != "self-train" for p in plans)
+        self.total = self.plan.config.rounds * self.plan.config.splits * parts
+        self.counted: set[str] = set()
         self.done = 0
         self.started = self.said = time.monotonic()
         self.skipped = 0
@@ -46,12 +49,21 @@ class RunProgress:
 
     def part(self, split: int, name: str) -> Callback:
         """Return a callback for a part that starts."""
+        self.counted.add(_words(self.plan, split, name))
         return _Part(self, split, name)
 
     def skip(self, split: int, name: str) -> None:
-        """Count a part that was finished earlier."""
-        self.skipped += self.plan.config.rounds
-        self.show(self.plan.config.rounds, _words(self.plan, split, name), "done earlier")
+        """Count a part that was finished earlier, unless it was counted already."""
+        words = _words(self.plan, split, name)
+        if words not in self.counted:
+            self.counted.add(words)
+            self.skipped += self.plan.config.rounds
+            self.show(self.plan.config.rounds, words, "done earlier")
+
+    def method(self, plan: Plan) -> RunProgress:
+        """Hear that another method of a comparison begins."""
+        self.plan = plan
+        return self
 
     def show(self, rounds: int, description: str, note: str) -> None:
         """Move on by some rounds."""
@@ -83,4 +95,5 @@ class _Part(Callback):
 
 
 def _words(plan: Plan, split: int, name: str) -> str:
-    return f"split {split + 1}/{plan.config.splits}, {WORDS[name]}"
+    what = plan.config.method if name == "method" else WORDS[name]
+    return f"split {split + 1}/{plan.config.splits}, {what}"

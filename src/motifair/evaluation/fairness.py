@@ -28,6 +28,47 @@ def fairness(alone: ArrayLike, federated: ArrayLike) -> float:
     return float(np.clip(x @ y / math.sqrt((x @ x) * (y @ y)), -1, 1))
 
 
+def rank_fairness(alone: ArrayLike, federated: ArrayLike) -> float:
+    """Return Spearman's rank correlation of the same two accuracies: fairness of the order alone.
+
+    >>> rank_fairness([0.6, 0.7, 0.8], [0.1, 0.2, 0.9])
+    1.0
+    """
+    return fairness(_ranks(alone), _ranks(federated))
+
+
+def gini(payoffs: ArrayLike) -> float:
+    """Return Gini's coefficient, Σ_ij |p_i − p_j| / (2 N Σ p): 0 where all are paid the same.
+
+    >>> gini([1.0, 1.0]), gini([0.0, 1.0])
+    (0.0, 0.5)
+    """
+    p = np.asarray(payoffs, dtype=float)
+    if p.sum() <= 0:
+        return math.nan
+    return float(np.abs(p[:, None] - p[None]).sum() / (2 * len(p) * p.sum()))
+
+
+def jain(payoffs: ArrayLike) -> float:
+    """Return Jain's index, (Σ p)² / (N Σ p²): 1 where all are paid the same, 1/N at the least.
+
+    >>> jain([1.0, 1.0]), jain([0.0, 1.0])
+    (1.0, 0.5)
+    """
+    p = np.asarray(payoffs, dtype=float)
+    square = float((p * p).sum())
+    return float(p.sum() ** 2 / (len(p) * square)) if square > 0 else math.nan
+
+
+def _ranks(values: ArrayLike) -> np.ndarray:
+    """Return ranks; equal values share the mean of their places."""
+    v = np.asarray(values, dtype=float)
+    below: np.ndarray = (v[:, None] > v[None]).sum(axis=1)
+    equal: np.ndarray = (v[:, None] == v[None]).sum(axis=1)
+    ranks: np.ndarray = below + (equal + 1) / 2
+    return ranks
+
+
 def fairness_bound(retest: float) -> float:
     """Return √max(ρ, 0): about the most that can be measured with reliability ρ.
 

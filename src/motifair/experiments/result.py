@@ -13,14 +13,22 @@ import pandas as pd
 
 from motifair.config import Config, make_config
 from motifair.errors import MotifairError
-from motifair.evaluation.fairness import correlation_interval, fairness, fairness_bound
+from motifair.evaluation.fairness import (
+    correlation_interval,
+    fairness,
+    fairness_bound,
+    gini,
+    jain,
+    rank_fairness,
+)
 from motifair.evaluation.statistics import mean_interval
 from motifair.federation.history import History
 from motifair.files import read_json, write_atomic, write_json
 
 METRICS = (
     "personalised_accuracy", "global_accuracy", "fairness", "gain", "worst_gain",
-    "self_train_accuracy", "fairness_retest",
+    "self_train_accuracy", "fairness_retest", "rank_fairness", "payoff_gini", "payoff_jain",
+    "value_payoff", "uploaded", "downloaded",
 )  # fmt: skip
 
 
@@ -45,6 +53,7 @@ class SplitResult:
     def metrics(self) -> dict[str, float]:
         """Return the numbers of this split, named as in `METRICS`."""
         gain = self.accuracy - self.alone
+        payoff = self.history.columns["payoff"].sum(axis=0)
         return {
             "personalised_accuracy": float(self.accuracy.mean()),
             "global_accuracy": float(self.history.global_accuracy[-1]),
@@ -53,6 +62,12 @@ class SplitResult:
             "worst_gain": float(gain.min()),
             "self_train_accuracy": float(self.alone.mean()),
             "fairness_retest": fairness(self.alone, self.retest),
+            "rank_fairness": rank_fairness(self.alone, self.accuracy),
+            "payoff_gini": gini(payoff),
+            "payoff_jain": jain(payoff),
+            "value_payoff": fairness(self.history.columns["value"].mean(axis=0), payoff),
+            "uploaded": float(self.history.columns["uploaded"].mean()),
+            "downloaded": float(self.history.columns["downloaded"].mean()),
         }
 
     def to_json(self) -> dict[str, Any]:
@@ -77,6 +92,8 @@ class SplitResult:
                 "mean_kept": columns["kept"].mean(axis=0),
                 "payoff": columns["payoff"].sum(axis=0),
                 "compensation": columns["compensation"].sum(axis=0),
+                "uploaded": columns["uploaded"].mean(axis=0),
+                "downloaded": columns["downloaded"].mean(axis=0),
                 "accuracy": self.accuracy,
                 "self_train": self.alone,
                 "self_train_again": self.retest,
@@ -188,6 +205,8 @@ class Result:
 
 def _possible(metric: str, interval: tuple[float, float]) -> tuple[float, float]:
     """Cut an interval where the metric ends."""
+    if metric in ("uploaded", "downloaded"):
+        return interval
     least = 0.0 if metric.endswith("accuracy") else -1.0
     low, high = np.clip(interval, least, 1.0)
     return float(low), float(high)

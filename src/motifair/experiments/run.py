@@ -25,10 +25,11 @@ from motifair.federation.simulation import Simulation
 from motifair.federation.state import load_history, load_state
 from motifair.files import read_json, write_json
 from motifair.graphs.dataset import EMBEDDED, Dataset, Objects, load_dataset
+from motifair.graphs.features import resolve_features
 from motifair.graphs.split import Split, make_split
 from motifair.learning.memory import keep_freed_memory
 from motifair.learning.randomness import derive_seed
-from motifair.methods import find_method, refuse_unused
+from motifair.methods import MECHANISM_OPTIONS, find_method, make_method, name_of, refuse_unused
 
 OWN = "own graphs"
 PARTS = ("self-train", "retest", "method")
@@ -65,9 +66,10 @@ class Plan:
         }
 
     def about(self, seed: int, part: str) -> dict[str, Any]:
-        """Return what must agree when a part of a run goes on."""
+        """Return what must agree when a part of a run goes on, or serves another method."""
+        config = self.config if part == "method" else _alone(self.config)
         device = self.device.type
-        return {"config": self.config.digest(), "device": device, "seed": seed, "part": part}
+        return {"config": config.digest(), "device": device, "seed": seed, "part": part}
 
 
 def run(
@@ -82,7 +84,8 @@ def run(
     """Run a method and return what it found; options are those of `Config`, by name.
 
     `dataset` is a name, a path, a list of PyG or NetworkX graphs, or a mapping from agent to such
-    a list. With `out` the run is written to that folder as it goes, and calling again goes on.
+    a list; `method` may be a name or a subclass of `Method`. With `out` the run is written to that
+    folder as it goes, and calling again goes on.
     """
     plan = make_plan(dataset, options, data_dir=data_dir, device=device, threads=threads)
     return execute(plan, None if out is None else Path(out))
@@ -99,12 +102,15 @@ def make_plan(
     """Check everything a user can get wrong, before anything is written."""
     folder = None if data_dir is None else Path(data_dir)
     name = dataset if isinstance(dataset, str) else OWN
+    if "method" in options:
+        options = {**options, "method": name_of(options["method"])}
     settings = {**options, "dataset": name}
     config = make_config(settings)
     find_method(config.method)
     data = load_dataset(dataset, agents=config.agents, seed=config.seed, data_dir=folder)
     config = _with_owners(config, data, options)
     refuse_unused(config, options)
+    _check_domains(config, data)
     plan = Plan(
         config=config,
         data=data,
@@ -130,6 +136,17 @@ def _with_owners(config: Config, data: Dataset, given: Mapping[str, Any]) -> Con
             )
         config = replace(config, agents=len(data.owners))
     return config
+
+
+def _check_domains(config: Config, data: Dataset) -> None:
+    """Refuse to share all parameters between datasets whose inputs do not mean the same."""
+    kinds = sorted(set(data.schemas))
+    labelled = resolve_features(data.graphs, config.features) == "label"
+    if len(kinds) > 1 and labelled and make_method(config).share == "all":
+        raise MotifairError(
+            f"The node labels of {' and '.join(kinds)} do not mean the same, so {config.method} "
+            "cannot share all parameters between them; use share=conv (or features=degree)."
+        )
 
 
 def choose_device(name: str) -> torch.device:
@@ -167,15 +184,21 @@ def execute(
     *,
     progress: Progress | None = None,
     stop: Callable[[], bool] = lambda: False,
+    baselines: Path | None = None,
 ) -> Result:
-    """Run all splits of a plan, or what is left of them in `out`."""
+    """Run all splits of a plan, or what is left of them in `out`.
+
+    The trainings alone are kept in `baselines` (by default in `out`), where runs of other methods
+    on the same splits find them.
+    """
     if out is not None and (out / "summary.json").exists():
         _check_same(plan, out)
         return load_result(out)
     with _one_thread(), _folder(plan, out):
         started = time.monotonic()
         splits = tuple(
-            _run_split(plan, number, out, progress, stop) for number in range(plan.config.splits)
+            _run_split(plan, number, _Places(out, baselines or out), progress, stop)
+            for number in range(plan.config.splits)
         )
         environment = {"layout": _layout(plan), "versions": _versions()}
         result = Result(plan.config, splits, time.monotonic() - started, environment)
@@ -202,10 +225,24 @@ def resume(out: Path) -> Plan:
     return Plan(config, data, choose_device(environment["device"]), environment["threads"], folder)
 
 
+@dataclass(frozen=True)
+class _Places:
+    """Where the parts of a run are kept, if they are."""
+
+    out: Path | None
+    baselines: Path | None
+
+    def path(self, number: int, part: str) -> Path | None:
+        folder = self.out if part == "method" else self.baselines
+        if folder is None:
+            return None
+        return folder / "checkpoint" / f"split-{number:03d}-{part}.safetensors"
+
+
 def _run_split(
     plan: Plan,
     number: int,
-    out: Path | None,
+    places: _Places,
     progress: Progress | None,
     stop: Callable[[], bool],
 ) -> SplitResult:
@@ -217,9 +254,7 @@ def _run_split(
         if part == "method" and plan.config.method == "self-train":
             found[part] = found["self-train"]
             continue
-        path = (
-            None if out is None else out / "checkpoint" / f"split-{number:03d}-{part}.safetensors"
-        )
+        path = places.path(number, part)
         history = None if path is None else _finished(plan, seed, part, path)
         if history is None:
             callback = [] if progress is None else [progress.part(number, part)]
@@ -278,8 +313,13 @@ def _finished(plan: Plan, seed: int, part: str, path: Path) -> History | None:
 
 
 def _alone(config: Config) -> Config:
-    """Return the same training without a federation, evaluated only at its end."""
-    return replace(config, method="self-train", eval_every=config.rounds)
+    """Return the same training without a federation, evaluated only at its end.
+
+    What only a mechanism reads is reset, so that all methods have one and the same baseline.
+    """
+    usual = Config()
+    unread = {name: getattr(usual, name) for name in (*MECHANISM_OPTIONS, "profile", "splits")}
+    return replace(config, **{**unread, "method": "self-train", "eval_every": config.rounds})
 
 
 @contextmanager

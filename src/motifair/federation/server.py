@@ -128,9 +128,25 @@ class Server:
             "compensation": compensation,
             "update_norm": sent.norm(dim=-1),
             "loss": uploads.loss,
+            **self.traffic(uploads, kept),
         }
         downloads = Downloads(reward, method.retain(seen, kept), *self.for_agents(new))
         return new, downloads, {k: v.double().cpu().numpy() for k, v in record.items()}
+
+    def traffic(self, uploads: Uploads, kept: Tensor) -> dict[str, Tensor]:
+        """Return the bytes each agent sends and receives, numbers of four bytes each.
+
+        A reward with zeros travels as index and value of each component that is left.
+        """
+        size = uploads.update.shape[1]
+        prototypes = torch.zeros_like(kept)
+        if uploads.prototypes is not None:
+            prototypes = self.hidden * torch.bincount(self.agent, minlength=len(kept))
+        vectors = size * (1 if uploads.gradient is None else 2)
+        return {
+            "uploaded": 4 * (vectors + prototypes),
+            "downloaded": 4 * (torch.minimum(2 * kept, torch.full_like(kept, size)) + prototypes),
+        }
 
     def reward(self, update: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Return each agent's part of the update `(A, D)` and its number of components `(A,)`.

@@ -13,7 +13,7 @@ from motifair.errors import MotifairError
 from motifair.graphs.convert import from_objects
 from motifair.graphs.graph_set import GraphSet, Ints
 from motifair.graphs.planted import planted
-from motifair.graphs.tu import load_tu
+from motifair.graphs.tu import KNOWN, load_tu
 
 EMBEDDED = "planted"
 
@@ -22,12 +22,17 @@ Objects = Sequence[Any] | Mapping[str, Sequence[Any]]
 
 @dataclass(frozen=True)
 class Dataset:
-    """Graphs; with `owner`, the agent (an index into `owners`) that holds each graph."""
+    """Graphs; with `owner`, the agent (an index into `owners`) that holds each graph.
+
+    `schemas` names, for each agent, the published dataset its graphs come from: node labels mean
+    the same only within one. Agents' own graphs are taken to speak of the same labels.
+    """
 
     graphs: GraphSet
     owner: Ints | None = None
     owners: tuple[str, ...] = ()
     roles: tuple[str, ...] = ()
+    schemas: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -83,4 +88,6 @@ def _owned(agents: Sequence[str], held: Sequence[GraphSet]) -> Dataset:
     names = sorted(agents)
     sets = [held[agents.index(n)] for n in names]
     owner = np.repeat(np.arange(len(sets)), [len(s) for s in sets])
-    return Dataset(GraphSet.concatenate("+".join(names), sets), owner, tuple(names))
+    schemas = tuple(s.name if s.name in KNOWN else "own graphs" for s in sets)
+    joined = GraphSet.concatenate("+".join(names), sets)
+    return Dataset(joined, owner, tuple(names), schemas=schemas)

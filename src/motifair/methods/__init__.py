@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib.metadata import entry_points
 
 from motifair.config import OPTIONS, Config, make_config
 from motifair.errors import MotifairError, nearest
@@ -24,7 +25,10 @@ from motifair.methods.gcfl import GCFL, GCFLPlus
 from motifair.methods.motifair import Motifair
 from motifair.methods.self_train import SelfTrain
 
-__all__ = ["METHODS", "Memory", "Method", "Seen", "find_method", "make_method", "refuse_unused"]
+__all__ = [
+    "METHODS", "Memory", "Method", "Seen", "all_methods", "find_method", "make_method", "name_of",
+    "refuse_unused",
+]  # fmt: skip
 
 METHODS: Mapping[str, type[Method]] = {
     m.name: m
@@ -39,6 +43,25 @@ METHODS: Mapping[str, type[Method]] = {
 MECHANISM_OPTIONS = frozenset().union(*(m.options for m in METHODS.values()))
 
 
+def all_methods() -> dict[str, type[Method]]:
+    """Return our methods, and those that installed packages offer as `motifair.methods`."""
+    offered = {e.name: e.load() for e in entry_points(group="motifair.methods")}
+    return {**offered, **_GIVEN, **METHODS}
+
+
+_GIVEN: dict[str, type[Method]] = {}
+
+
+def name_of(method: str | type[Method]) -> str:
+    """Return the name of a method that is given by name or as a class."""
+    if isinstance(method, str):
+        return method
+    if METHODS.get(method.name, method) is not method:
+        raise MotifairError(f"A method called '{method.name}' exists; give yours another name.")
+    _GIVEN[method.name] = method
+    return method.name
+
+
 def make_method(config: Config) -> Method:
     """Return the method that the configuration names."""
     return find_method(config.method)(config)
@@ -46,9 +69,10 @@ def make_method(config: Config) -> Method:
 
 def find_method(name: str) -> type[Method]:
     """Look a method up by name."""
-    if name not in METHODS:
-        raise MotifairError(f"There is no method '{name}'. {nearest(name, METHODS)}")
-    return METHODS[name]
+    known = all_methods()
+    if name not in known:
+        raise MotifairError(f"There is no method '{name}'. {nearest(name, known)}")
+    return known[name]
 
 
 def refuse_unused(config: Config, given: Mapping[str, object]) -> None:

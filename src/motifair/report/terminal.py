@@ -9,7 +9,9 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from motifair.experiments.compare import Comparison
 from motifair.experiments.result import Result
+from motifair.experiments.tables import cells, note
 
 
 def show_result(result: Result, console: Console) -> None:
@@ -74,12 +76,25 @@ def splits_table(result: Result) -> Table:
     return table
 
 
+def show_comparison(comparison: Comparison, console: Console) -> None:
+    """Print one row for each method, and how to read it."""
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    header, rows = cells(comparison)
+    for name in header:
+        table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+    console.print(note(comparison), highlight=False)
+
+
 def frame_table(frame: pd.DataFrame, title: str) -> Table:
     """Return any small frame as a table, its index first."""
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
     table.add_column(str(frame.index.name or ""))
     for name in frame.columns:
-        table.add_column(str(name), justify="right")
+        words = frame[name].map(lambda v: isinstance(v, str)).all()
+        table.add_column(str(name), justify="left" if words else "right")
     for index, row in frame.iterrows():
         table.add_row(str(index), *[str(v) for v in row])
     return table

@@ -1,0 +1,179 @@
+"""Several methods on the same splits, with the same baselines, and what can be said of them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from motifair.config import OPTIONS
+from motifair.errors import MotifairError
+from motifair.evaluation.statistics import holm, mean_ranks, paired_difference
+from motifair.experiments.published import published
+from motifair.experiments.result import Result
+from motifair.experiments.run import Plan, Progress, execute, make_plan
+from motifair.files import write_atomic, write_json
+from motifair.graphs.dataset import EMBEDDED, Objects
+from motifair.methods import MECHANISM_OPTIONS, Method, all_methods, find_method, name_of
+
+COMPARED = ("personalised_accuracy", "global_accuracy", "fairness")
+BESIDE = ("gain", "worst_gain", "rank_fairness", "payoff_gini", "payoff_jain", "value_payoff",
+          "uploaded", "downloaded")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Results of several methods on the same splits, and the method they are compared with."""
+
+    results: Mapping[str, Result]
+    baseline: str
+
+    @property
+    def first(self) -> Result:
+        """Any one of the results: what all of them share."""
+        return next(iter(self.results.values()))
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row for each method and compared metric.
+
+        `mean`, `low`, `high`: over splits. `difference` to the baseline method with its bootstrap
+        interval, Wilcoxon's p after Holm's correction over methods, mean `rank` over splits, and
+        the figure the paper prints, where there is one.
+        """
+        frames = [self._metric_frame(metric) for metric in COMPARED]
+        return pd.concat(frames, ignore_index=True)
+
+    def measures(self) -> pd.DataFrame:
+        """Return one row for each method with what stands beside the fairness."""
+        rows = [{"method": m, **{k: r.mean[k] for k in BESIDE}} for m, r in self.results.items()]
+        return pd.DataFrame(rows).set_index("method")
+
+    def save(self, folder: Path) -> None:
+        """Write the comparison as CSV, Markdown, LaTeX and JSON."""
+        from motifair.experiments.tables import to_latex, to_markdown
+
+        frame = self.to_frame()
+        write_atomic(folder / "comparison.csv", frame.to_csv(index=False))
+        write_atomic(folder / "measures.csv", self.measures().to_csv())
+        write_atomic(folder / "comparison.md", to_markdown(self))
+        write_atomic(folder / "comparison.tex", to_latex(self))
+        write_json(folder / "comparison.json", self.to_json())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as plain values."""
+        return {
+            "dataset": self.first.config.dataset,
+            "baseline": self.baseline,
+            "fairness_retest": self.first.mean["fairness_retest"],
+            "fairness_bound": self.first.fairness_bound,
+            "comparison": self.to_frame().to_dict("records"),
+            "measures": self.measures().reset_index().to_dict("records"),
+        }
+
+    def _metric_frame(self, metric: str) -> pd.DataFrame:
+        names = list(self.results)
+        values = {m: [s.metrics()[metric] for s in r.splits] for m, r in self.results.items()}
+        pairs = [paired_difference(values[m], values[self.baseline]) for m in names]
+        tested = [
+            p.p if m != self.baseline else float("nan") for m, p in zip(names, pairs, strict=True)
+        ]
+        rank = mean_ranks([values[m] for m in names])
+        dataset = self.first.config.dataset
+        rows = []
+        for k, (method, p) in enumerate(zip(names, holm(tested), strict=True)):
+            low, high = self.results[method].ci95[metric]
+            rows.append(
+                {
+                    "metric": metric,
+                    "method": method,
+                    "mean": self.results[method].mean[metric],
+                    "low": low,
+                    "high": high,
+                    "difference": pairs[k].mean,
+                    "difference_low": pairs[k].low,
+                    "difference_high": pairs[k].high,
+                    "p_holm": p,
+                    "rank": rank[k],
+                    "published": published(dataset, method, metric),
+                }
+            )
+        return pd.DataFrame(rows)
+
+
+def choose_methods(words: str) -> list[str]:
+    """Read `all` or names joined by commas."""
+    if words == "all":
+        return list(all_methods())
+    names = [w.strip() for w in words.split(",") if w.strip()]
+    for name in names:
+        find_method(name)
+    if len(set(names)) < 2:
+        raise MotifairError("A comparison needs at least two methods; join names with commas.")
+    return list(dict.fromkeys(names))
+
+
+def compare(
+    dataset: str | Objects = EMBEDDED,
+    *,
+    methods: str | Sequence[str | type[Method]] = "all",
+    baseline: str | None = None,
+    out: str | Path | None = None,
+    data_dir: str | Path | None = None,
+    device: str = "auto",
+    threads: int | None = None,
+    **options: Any,
+) -> Comparison:
+    """Run several methods on the same splits; see `run` for the arguments they share."""
+    words = methods if isinstance(methods, str) else ",".join(name_of(m) for m in methods)
+    names = choose_methods(words)
+    plans = make_plans(dataset, names, options, data_dir=data_dir, device=device, threads=threads)
+    return execute_all(plans, None if out is None else Path(out), baseline=baseline)
+
+
+def make_plans(
+    dataset: str | Objects, methods: Sequence[str], options: Mapping[str, Any], **where: Any
+) -> dict[str, Plan]:
+    """Check a comparison; an option of the mechanism goes to the methods that use it."""
+    for name in options:
+        used = any(name in find_method(m).options for m in methods)
+        if name in MECHANISM_OPTIONS and not used:
+            raise MotifairError(
+                f"None of {', '.join(methods)} uses {name} ({OPTIONS[name].metadata['help']}); "
+                "leave it out."
+            )
+    plans = {}
+    for method in methods:
+        own = find_method(method).options
+        used_options = {k: v for k, v in options.items() if k not in MECHANISM_OPTIONS or k in own}
+        plans[method] = make_plan(dataset, {**used_options, "method": method}, **where)
+    return plans
+
+
+def execute_all(
+    plans: Mapping[str, Plan],
+    out: Path | None = None,
+    *,
+    baseline: str | None = None,
+    progress: Callable[[Plan], Progress | None] = lambda plan: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Comparison:
+    """Run all plans, or what is left of them in `out`: a folder for each method, one for all."""
+    if out is None:
+        with tempfile.TemporaryDirectory() as folder:
+            return execute_all(plans, Path(folder), baseline=baseline, progress=progress, stop=stop)
+    reference = baseline or ("fedavg" if "fedavg" in plans else next(iter(plans)))
+    if reference not in plans:
+        raise MotifairError(f"The baseline {reference} is not among the methods; add it.")
+    alone = out / "baselines"
+    (alone / "checkpoint").mkdir(parents=True, exist_ok=True)
+    results = {}
+    for method, plan in plans.items():
+        hears = progress(plan)
+        results[method] = execute(plan, out / method, progress=hears, stop=stop, baselines=alone)
+    comparison = Comparison(results, reference)
+    comparison.save(out)
+    return comparison

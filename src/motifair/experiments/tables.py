@@ -1,0 +1,99 @@
+"""A comparison as a table of text: cells, Markdown, LaTeX."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+if TYPE_CHECKING:
+    from motifair.experiments.compare import Comparison
+
+TITLES = {
+    "personalised_accuracy": "personalised",
+    "global_accuracy": "global",
+    "fairness": "fairness",
+}
+SIGNIFICANT = 0.05
+
+
+def cells(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
+    """Return the header and, for each method, mean ± half interval, difference, published."""
+    frame = comparison.to_frame()
+    header = ["method"]
+    for title in TITLES.values():
+        header += [title, f"− {comparison.baseline}", "paper"]
+    header += ["gain", "worst"]
+    rows = []
+    for method, result in comparison.results.items():
+        row = [method]
+        for metric in TITLES:
+            found = frame[(frame.method == method) & (frame.metric == metric)].iloc[0]
+            row += [
+                _mean(found),
+                _difference(found, comparison.baseline),
+                _plain(found["published"]),
+            ]
+        row += [f"{result.mean['gain']:+.3f}", f"{result.mean['worst_gain']:+.3f}"]
+        rows.append(row)
+    return header, rows
+
+
+def note(comparison: Comparison) -> str:
+    """Say what the figures are, and what the fairness is worth here."""
+    first = comparison.first
+    config = first.config
+    return (
+        f"{config.dataset}, {len(first.splits)} splits from seed {config.seed}, "
+        f"{config.rounds} rounds, {config.agents} agents. Mean ± half of the 95 % interval over "
+        f"splits; paired difference to {comparison.baseline}, * where Wilcoxon's p < 0.05 after "
+        f"Holm's correction. Fairness: retest {first.mean['fairness_retest']:.3f}, bound "
+        f"{first.fairness_bound:.3f}; gain over training alone: mean and worst agent."
+    )
+
+
+def to_markdown(comparison: Comparison) -> str:
+    """Return the table as Markdown."""
+    header, rows = cells(comparison)
+    lines = ["| " + " | ".join(r) + " |" for r in [header, ["---"] * len(header), *rows]]
+    return "\n".join(lines) + "\n\n" + note(comparison) + "\n"
+
+
+def to_latex(comparison: Comparison) -> str:
+    """Return the table as a LaTeX tabular (needs booktabs)."""
+    header, rows = cells(comparison)
+    lines = [
+        r"\begin{tabular}{l" + "r" * (len(header) - 1) + "}",
+        r"\toprule",
+        " & ".join(_escaped(h) for h in header) + r" \\",
+        r"\midrule",
+        *(" & ".join(_escaped(c) for c in row) + r" \\" for row in rows),
+        r"\bottomrule",
+        r"\end{tabular}",
+        "% " + note(comparison),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _mean(row: pd.Series[Any]) -> str:
+    if math.isnan(row["mean"]):
+        return "-"
+    half = (row["high"] - row["low"]) / 2
+    return f"{row['mean']:.3f}" + ("" if math.isnan(half) else f" ± {half:.3f}")
+
+
+def _difference(row: pd.Series[Any], baseline: str) -> str:
+    if row["method"] == baseline or math.isnan(row["difference"]):
+        return "-"
+    star = "*" if row["p_holm"] < SIGNIFICANT else ""
+    return f"{row['difference']:+.3f}{star}"
+
+
+def _plain(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.3f}"
+
+
+def _escaped(text: str) -> str:
+    words = {"±": r"$\pm$", "−": "$-$", "%": r"\%", "_": r"\_", "-": "-"}
+    return "".join(words.get(c, c) for c in text)
