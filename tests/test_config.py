@@ -72,6 +72,7 @@ TEXTS: dict[str, tuple[str, Any]] = {
     "fixed_split": ("true", True),
     "rounds": ("7", 7),
     "eval_every": ("1", 1),
+    "contribution": ("true", True),
     "agents": ("5", 5),
     "partition": ("dirichlet", "dirichlet"),
     "skew": (".25", 0.25),

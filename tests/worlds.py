@@ -89,7 +89,7 @@ def oracle_agents(simulation: Simulation) -> list[naive.Agent]:
         agents.append(
             naive.Agent(
                 name,
-                to_pyg(split.graphs, split.partition.train[k]),
+                to_pyg(split.graphs, simulation.train[k]),
                 to_pyg(split.graphs, split.partition.test[k]),
                 motifs,
             )

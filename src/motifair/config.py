@@ -45,6 +45,7 @@ class Config:
     fixed_split: bool = _option(False, "keep the partition of the first split, vary training only")
     rounds: int = _option(200, "communication rounds [T]", least=1)
     eval_every: int = _option(10, "rounds between evaluations (the last is always one)", least=1)
+    contribution: bool = _option(False, "measure what each agent contributes at evaluations")
     # Who holds what
     agents: int = _option(10, "agents [N]", least=2)
     partition: str = _option(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
 import torch
 from worlds import CPU, simulate, small_config, small_split
 
+from motifair.evaluation.accuracy import accuracy
+from motifair.federation.loop import run_rounds
 from motifair.federation.protocol import Downloads
 from motifair.federation.simulation import Simulation
 
@@ -75,3 +79,35 @@ def test_personal_layers_never_reach_the_server() -> None:
         dim=1,
     )
     assert not torch.allclose(personal[0], personal[1])
+
+
+def test_a_contribution_is_what_the_server_model_loses_without_the_agent() -> None:
+    config = small_config(method="fedavg", rounds=3, contribution=True)
+    split = small_split(config)
+    simulation = Simulation(config, split, seed=5, device=CPU, dtype=torch.float64)
+    state = simulation.start()
+    for _ in range(3):
+        before, (state, record) = state, simulation.round(state, measure=True)
+    assert np.isclose(record["shapley"].sum(), 1)
+    # By hand: average the trained weights of everyone but one.
+    trained, _ = simulation.agents.train(before.agents, 3, None, None)
+    sizes = torch.tensor([len(t) for t in split.partition.train]).double()
+    everyone = accuracy(simulation.model, state.server.weights[None], simulation.global_test)
+    for k in range(4):
+        rest = sizes.clone()
+        rest[k] = 0
+        mean = (trained.weights * rest[:, None]).sum(dim=0) / rest.sum()
+        left = accuracy(simulation.model, mean[None], simulation.global_test)
+        assert record["contribution"][k] == pytest.approx(float((everyone - left) / left))
+
+
+def test_contributions_are_measured_at_evaluations_if_asked_for() -> None:
+    config = small_config(rounds=4, contribution=True)
+    simulation = Simulation(config, small_split(config), seed=0, device=CPU)
+    history = simulation.history()
+    run_rounds(simulation, simulation.start(), history, eval_every=2)
+    measured = np.isfinite(history.columns["contribution"]).all(axis=1)
+    assert measured.tolist() == [False, True, False, True]
+    plain = small_config(rounds=2)
+    _, _, without = simulate(plain, small_split(plain))
+    assert np.isnan(without.columns["contribution"]).all()

@@ -18,6 +18,7 @@ from worlds import (
     simulate,
     small_config,
     small_split,
+    to_pyg,
 )
 
 from motifair.federation.history import History
@@ -120,3 +121,28 @@ def test_gcfl_until_clusters_split(plus: bool, monkeypatch: pytest.MonkeyPatch) 
         ours = {tuple(k for k, c in enumerate(cluster) if c == n) for n in set(cluster)}
         assert ours == {tuple(c) for c in record.clusters}  # type: ignore[attr-defined]
     assert len(run[3][-1].clusters) >= 2, "nothing was split"  # type: ignore[attr-defined]
+
+
+def test_cffl_of_lyu_until_agents_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    method = METHODS["cffl-lyu"]
+    own = {"theta": 0.5, "threshold": 0.95}
+    monkeypatch.setattr(method, "uploaded", own["theta"])
+    monkeypatch.setattr(method, "threshold", own["threshold"])
+    monkeypatch.setattr(method, "validation", 0.3)
+    config = small_config(method="cffl-lyu", rounds=12, learning_rate=0.01)
+    simulation, states, history = simulate(config, small_split(config))
+    own |= {"validation": to_pyg(simulation.split.graphs, simulation.lent)}
+    lent = set(simulation.lent.tolist())
+    assert all(lent.isdisjoint(t.tolist()) for t in simulation.train)
+    expected = baselines.cffl_lyu(
+        oracle_agents(simulation),
+        simulation.model.layout.to_state_dict(simulation.initial),
+        oracle_options(config),
+        config.rounds,
+        dtype=torch.float64,
+        mask_fn=oracle_mask(config, simulation.seed, torch.float64),
+        order_fn=oracle_order(config, simulation.seed),
+        **own,
+    )
+    assert_equal((simulation, states, history, expected))  # type: ignore[arg-type]
+    assert expected[-1].removed, "nobody was removed: the test shows nothing"

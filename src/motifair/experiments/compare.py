@@ -21,8 +21,10 @@ from motifair.graphs.dataset import EMBEDDED, Objects
 from motifair.methods import MECHANISM_OPTIONS, Method, all_methods, find_method, name_of
 
 COMPARED = ("personalised_accuracy", "global_accuracy", "fairness")
-BESIDE = ("gain", "worst_gain", "rank_fairness", "payoff_gini", "payoff_jain", "value_payoff",
-          "uploaded", "downloaded")  # fmt: skip
+BESIDE = (
+    "gain", "worst_gain", "rank_fairness", "payoff_gini", "payoff_jain", "value_payoff",
+    "contribution_payoff", "uploaded", "downloaded",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

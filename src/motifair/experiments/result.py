@@ -28,7 +28,7 @@ from motifair.files import read_json, write_atomic, write_json
 METRICS = (
     "personalised_accuracy", "global_accuracy", "fairness", "gain", "worst_gain",
     "self_train_accuracy", "fairness_retest", "rank_fairness", "payoff_gini", "payoff_jain",
-    "value_payoff", "uploaded", "downloaded",
+    "value_payoff", "contribution_payoff", "uploaded", "downloaded",
 )  # fmt: skip
 
 
@@ -66,6 +66,7 @@ class SplitResult:
             "payoff_gini": gini(payoff),
             "payoff_jain": jain(payoff),
             "value_payoff": fairness(self.history.columns["value"].mean(axis=0), payoff),
+            "contribution_payoff": fairness(_mean(self.history.columns["contribution"]), payoff),
             "uploaded": float(self.history.columns["uploaded"].mean()),
             "downloaded": float(self.history.columns["downloaded"].mean()),
         }
@@ -94,6 +95,7 @@ class SplitResult:
                 "compensation": columns["compensation"].sum(axis=0),
                 "uploaded": columns["uploaded"].mean(axis=0),
                 "downloaded": columns["downloaded"].mean(axis=0),
+                "contribution": _mean(columns["contribution"]),
                 "accuracy": self.accuracy,
                 "self_train": self.alone,
                 "self_train_again": self.retest,
@@ -201,6 +203,14 @@ class Result:
     def _values(self) -> dict[str, list[float]]:
         rows = [s.metrics() for s in self.splits]
         return {m: [r[m] for r in rows] for m in METRICS}
+
+
+def _mean(column: np.ndarray) -> np.ndarray:
+    """Return each agent's mean over the rounds in which something was measured, NaN for none."""
+    known = ~np.isnan(column)
+    total = np.where(known, column, 0.0).sum(axis=0)
+    mean: np.ndarray = total / np.where(known.any(axis=0), known.sum(axis=0), np.nan)
+    return mean
 
 
 def _possible(metric: str, interval: tuple[float, float]) -> tuple[float, float]:

@@ -318,7 +318,8 @@ def _alone(config: Config) -> Config:
     What only a mechanism reads is reset, so that all methods have one and the same baseline.
     """
     usual = Config()
-    unread = {name: getattr(usual, name) for name in (*MECHANISM_OPTIONS, "profile", "splits")}
+    other = ("profile", "splits", "contribution")
+    unread = {name: getattr(usual, name) for name in (*MECHANISM_OPTIONS, *other)}
     return replace(config, **{**unread, "method": "self-train", "eval_every": config.rounds})
 
 

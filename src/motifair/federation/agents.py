@@ -99,8 +99,12 @@ class Agents:
             ),
         )
         gradient = torch.cat([d.gradient for d in done])[:, self.shared]
+        made = (trained.weights - state.weights)[:, self.shared]
+        update = self.method.limit(made)
+        if update is not made:
+            trained.weights[:, self.shared] = state.weights[:, self.shared] + update
         return trained, Uploads(
-            update=(trained.weights - state.weights)[:, self.shared],
+            update=update,
             gradient=gradient if self.method.uses_gradients else None,
             gradient_norm=torch.cat([d.last_gradient[:, self.shared].norm(dim=1) for d in done]),
             prototypes=torch.cat(local) if self.method.uses_prototypes else None,

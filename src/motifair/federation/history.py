@@ -9,15 +9,15 @@ import pandas as pd
 
 COLUMNS = (
     "value", "alignment", "diversity", "kept", "payoff", "compensation", "update_norm", "loss",
-    "accuracy", "uploaded", "downloaded",
+    "accuracy", "uploaded", "downloaded", "contribution", "shapley",
 )  # fmt: skip
 
 
 class History:
     """A table `(rounds, agents)` for each of `COLUMNS`, and the server model's accuracy.
 
-    `uploaded` and `downloaded` are bytes. Rounds not yet run, and accuracies not evaluated, are
-    NaN.
+    `uploaded` and `downloaded` are bytes. Rounds not yet run, and what was not evaluated or
+    measured, are NaN.
     """
 
     def __init__(self, names: Sequence[str], rounds: int) -> None:

@@ -29,10 +29,12 @@ def run_rounds(
     in the last one.
     """
     rounds = simulation.config.rounds
+    contribution = simulation.config.contribution and simulation.method.global_model
     while state.round < rounds:
-        state, record = simulation.round(state)
+        evaluate = (state.round + 1) % eval_every == 0 or state.round + 1 == rounds
+        state, record = simulation.round(state, measure=evaluate and contribution)
         history.record(state.round, record)
-        if state.round % eval_every == 0 or state.round == rounds:
+        if evaluate:
             local, server = simulation.evaluate(state)
             history.record(state.round, {"accuracy": local})
             history.global_accuracy[state.round - 1] = server

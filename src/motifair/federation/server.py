@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import Tensor
 from motifair.bags import BagSum
 from motifair.federation.protocol import Downloads, Uploads
 from motifair.mechanism.aggregation import aggregate
+from motifair.mechanism.alignment import MOST_AGENTS_EXACT, shapley_alignment
 from motifair.mechanism.allocation import sparsify
 from motifair.mechanism.diversity import diversity
 from motifair.methods import Memory, Method, Seen
@@ -46,7 +48,9 @@ class Server:
         blocks: tuple[int, ...],
         index: MotifIndex | None,
         hidden: int,
+        accuracy: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
+        self.accuracy = accuracy
         self.method, self.graphs, self.blocks, self.hidden = method, graphs, blocks, hidden
         device = graphs.device
         self.keys = () if index is None else index.keys
@@ -81,15 +85,11 @@ class Server:
             return previous, active
         return global_prototypes(local.double(), self.owners, self.agent, value, previous, active)
 
-    def step(
-        self, state: ServerState, uploads: Uploads
-    ) -> tuple[ServerState, Downloads, dict[str, np.ndarray]]:
-        """Take one round: new state, what every agent receives, and what goes into the record."""
-        method = self.method
+    def see(self, state: ServerState, uploads: Uploads) -> Seen:
+        """Put together what a method may look at."""
         sent = uploads.update.double()
-        updates = method.prepare(sent)
         seen = Seen(
-            updates=updates,
+            updates=self.method.prepare(sent),
             sent=sent,
             gradients=None if uploads.gradient is None else uploads.gradient.double(),
             gradient_norm=uploads.gradient_norm.double(),
@@ -99,13 +99,40 @@ class Server:
             earlier_mean=state.value_sum / max(state.round, 1),
             rounds=state.round,
             memory=state.memory,
+            judge=self.judge(state),
         )
-        seen = replace(seen, memory=method.remember(seen))
+        return replace(seen, memory=self.method.remember(seen))
+
+    def judge(self, state: ServerState) -> Callable[[Tensor], Tensor] | None:
+        """Return what tells how accurate the server would be with each of some updates added."""
+        measure = self.accuracy
+        return None if measure is None else lambda updates: measure(state.weights + updates)
+
+    def without_each(self, state: ServerState, uploads: Uploads) -> tuple[Tensor, Tensor]:
+        """Return the server's weights had each agent stayed away this round `(A, D)`, the others
+        sharing its weight; and the exact Shapley value of each agent's update `(A,)`.
+        """
+        seen = self.see(state, uploads)
+        weights = self.method.weigh(seen)
+        rest = (1 - weights).clamp(min=1e-12)[:, None]
+        weighted = seen.updates * weights[:, None]
+        update = (weighted.sum(dim=0) - weighted) / rest
+        exact = torch.full_like(weights, torch.nan)
+        if len(weights) <= MOST_AGENTS_EXACT:
+            exact = shapley_alignment(seen.updates, weights)
+        return state.weights + self.method.reward_step * update, exact
+
+    def step(
+        self, state: ServerState, uploads: Uploads
+    ) -> tuple[ServerState, Downloads, dict[str, np.ndarray]]:
+        """Take one round: new state, what every agent receives, and what goes into the record."""
+        method = self.method
+        seen = self.see(state, uploads)
         weights = method.weigh(seen)
-        update = aggregate(updates, weights)
+        update = aggregate(seen.updates, weights)
         alignment = method.align(seen, weights)
         value = method.valuate(seen, alignment)
-        reward, kept = self.reward(update, value)
+        reward, kept = self.reward(seen, update, value)
         payoff, compensation = method.settle(seen, value)
         prototypes, active = self.share_prototypes(
             uploads.prototypes, value, state.prototypes, state.active
@@ -126,7 +153,7 @@ class Server:
             "kept": kept,
             "payoff": payoff,
             "compensation": compensation,
-            "update_norm": sent.norm(dim=-1),
+            "update_norm": seen.sent.norm(dim=-1),
             "loss": uploads.loss,
             **self.traffic(uploads, kept),
         }
@@ -148,14 +175,16 @@ class Server:
             "downloaded": 4 * (torch.minimum(2 * kept, torch.full_like(kept, size)) + prototypes),
         }
 
-    def reward(self, update: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    def reward(self, seen: Seen, update: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Return each agent's part of the update `(A, D)` and its number of components `(A,)`.
 
         Where every agent has an aggregate of its own, it receives all of it.
         """
         if update.dim() == 2:
             return update, torch.full(value.shape, update.shape[1], device=update.device)
-        return sparsify(update, self.method.ratio(value), self.blocks, up=self.method.mask_up)
+        ratio = self.method.ratio(seen, value)
+        reward, kept = sparsify(update, ratio, self.blocks, up=self.method.mask_up)
+        return self.method.adjust(seen, value, reward), kept
 
     def for_agents(self, state: ServerState) -> tuple[Tensor | None, Tensor | None]:
         """Return, entry by entry, the global prototypes of the motifs each agent owns."""

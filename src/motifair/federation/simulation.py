@@ -14,12 +14,14 @@ from motifair.errors import MotifairError
 from motifair.evaluation.accuracy import accuracy
 from motifair.federation.agents import Agents
 from motifair.federation.history import History
+from motifair.federation.protocol import Uploads
 from motifair.federation.server import Server
 from motifair.federation.state import FederationState
 from motifair.graphs.batch import Shard, collate, make_shard
 from motifair.graphs.features import fit_features, motif_labels, resolve_features
+from motifair.graphs.partition import holdout
 from motifair.graphs.split import Split
-from motifair.learning.randomness import DropoutMasks
+from motifair.learning.randomness import DropoutMasks, derive_seed
 from motifair.learning.training import LocalTraining
 from motifair.methods import make_method
 from motifair.motifs.extract import count_motifs
@@ -47,7 +49,8 @@ class Simulation:
         self.method = make_method(config)
         self.stack = stack or (1 if device.type == "cpu" else len(split.names))
         graphs, shares = split.graphs, split.partition
-        features = fit_features(graphs, np.concatenate(shares.train), config.features)
+        self.train, self.lent = self._lend()
+        features = fit_features(graphs, np.concatenate(self.train), config.features)
         vocabularies = self._vocabularies() if self.method.uses_motifs else None
         self.model = self.method.model(features.width, graphs.classes, config.hidden, config.layers)
 
@@ -62,10 +65,11 @@ class Simulation:
 
         train = [
             shard(t, None if vocabularies is None else vocabularies[k].incidence)
-            for k, t in enumerate(shares.train)
+            for k, t in enumerate(self.train)
         ]
         test = [shard(t) for t in shares.test]
         self.global_test = collate([shard(shares.global_test)], device, dtype)
+        self.validation = collate([shard(self.lent)], device, dtype) if len(self.lent) else None
         self.initial = self.model.layout.initial(seed, dtype).to(device)
         self.agents = self._agents(train, test, threads, dtype)
         self.index = None if vocabularies is None else MotifIndex.of([v.keys for v in vocabularies])
@@ -86,14 +90,39 @@ class Simulation:
         """Return an empty history for this run."""
         return History(self.split.names, self.config.rounds)
 
-    def round(self, state: FederationState) -> tuple[FederationState, dict[str, np.ndarray]]:
-        """One round: agents train, the server values and rewards, agents adopt."""
+    def round(
+        self, state: FederationState, *, measure: bool = False
+    ) -> tuple[FederationState, dict[str, np.ndarray]]:
+        """One round: agents train, the server values and rewards, agents adopt.
+
+        `measure` adds to the record what each agent contributed to the server's model.
+        """
         trained, uploads = self.agents.train(
             state.agents, state.round + 1, *self.server.for_agents(state.server)
         )
         server, downloads, record = self.server.step(state.server, uploads)
         agents = self.agents.adopt(state.agents, trained, downloads)
-        return FederationState(agents, server), record
+        new = FederationState(agents, server)
+        if measure:
+            record |= self.contributions(state, new, uploads)
+        return new, record
+
+    def contributions(
+        self, before: FederationState, after: FederationState, uploads: Uploads
+    ) -> dict[str, np.ndarray]:
+        """Return (acc_N − acc_{−i}) / acc_{−i} of the server model on the global test set, where
+        acc_{−i} is had without agent i in this round; and the Shapley value of its update.
+        """
+        without, exact = self.server.without_each(before.server, uploads)
+        row = self.global_weights(after)
+        reached = float(accuracy(self.model, row[None], self.global_test)[0])
+        found = []
+        for shared in without:
+            other = row.clone()
+            other[self.agents.shared] = shared.to(row.dtype)
+            left = float(accuracy(self.model, other[None], self.global_test)[0])
+            found.append((reached - left) / left if left > 0 else float("nan"))
+        return {"contribution": np.array(found), "shapley": exact.cpu().numpy()}
 
     def evaluate(self, state: FederationState) -> tuple[np.ndarray, float]:
         """Return each agent's accuracy on its own test set, and the server model's on the global.
@@ -119,7 +148,7 @@ class Simulation:
         labels = motif_labels(graphs, resolve_features(graphs, c.features))
         found = count_motifs(graphs, labels, rings=c.rings, max_ring=c.max_ring)
         chosen = []
-        for name, train in zip(self.split.names, self.split.partition.train, strict=True):
+        for name, train in zip(self.split.names, self.train, strict=True):
             vocabulary = select_vocabulary(
                 found.counts[train], found.keys, fraction=c.vocabulary_fraction, form=c.tfidf
             )
@@ -163,4 +192,30 @@ class Simulation:
         if self.method.mask_scope == "layer":
             blocks = self.model.layout.tensor_sizes(shared)
         graphs = torch.tensor([len(s) for s in train], device=self.device)
-        return Server(self.method, graphs, blocks, self.index, self.config.hidden)
+        return Server(
+            self.method,
+            graphs,
+            blocks,
+            self.index,
+            self.config.hidden,
+            self._validate if self.validation is not None else None,
+        )
+
+    def _lend(self) -> tuple[list[np.ndarray], np.ndarray]:
+        """Return what each agent trains on, and what agents lend the server for validation."""
+        train = list(self.split.partition.train)
+        if not self.method.validation:
+            return train, np.zeros(0, dtype=np.int64)
+        lent = []
+        for k, name in enumerate(self.split.names):
+            rng = np.random.default_rng(derive_seed(self.seed, f"validation/{name}"))
+            kept, held = holdout(self.split.graphs.target[train[k]], self.method.validation, rng)
+            lent.append(train[k][held])
+            train[k] = train[k][kept]
+        return train, np.concatenate(lent)
+
+    def _validate(self, weights: Tensor) -> Tensor:
+        """Return how accurate each of some server models `(n, D)` is on lent graphs, `(n,)`."""
+        assert self.validation is not None
+        rows = weights.to(self.initial.dtype)
+        return torch.cat([accuracy(self.model, row[None], self.validation) for row in rows])

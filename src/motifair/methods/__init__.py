@@ -16,6 +16,7 @@ from motifair.methods.ablations import (
     WithoutPrototypes,
 )
 from motifair.methods.base import Memory, Method, Seen
+from motifair.methods.cffl_lyu import CFFLLyu
 from motifair.methods.cgsv import CFFL, CGSV, DW, EU
 from motifair.methods.fedavg import FedAvg
 from motifair.methods.fedprox import FedProx
@@ -33,7 +34,7 @@ __all__ = [
 METHODS: Mapping[str, type[Method]] = {
     m.name: m
     for m in (
-        SelfTrain, FedAvg, FedProx, FedSage, GCFL, GCFLPlus, FedStar, DW, EU, CFFL, CGSV,
+        SelfTrain, FedAvg, FedProx, FedSage, GCFL, GCFLPlus, FedStar, DW, EU, CFFL, CFFLLyu, CGSV,
         Motifair, WithoutAlignment, WithoutDiversity, WithoutAllocation, WithoutAggregation,
         WithoutPrototypes, RandomRewards,
     )

@@ -42,7 +42,7 @@ class WithoutAllocation(Motifair):
     summary = "ablation: the whole update for everyone"
     options = Motifair.options - {"beta", "mask_scope"}
 
-    def ratio(self, value: Tensor) -> Tensor:
+    def ratio(self, seen: Seen, value: Tensor) -> Tensor:
         """Return 1 for everyone."""
         return torch.ones_like(value)
 
@@ -85,6 +85,6 @@ class RandomRewards(Method):
         drawn = torch.rand(len(seen.value), generator=generator, dtype=torch.float64)
         return (drawn / drawn.sum()).to(seen.value.device)
 
-    def ratio(self, value: Tensor) -> Tensor:
+    def ratio(self, seen: Seen, value: Tensor) -> Tensor:
         """Return r_i / max_j r_j."""
         return value / value.max()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -24,6 +25,8 @@ class Seen:
     raw gradients, all `(A, D)`; the rest is `(A,)`: the norm of the last raw gradient, training
     graphs, diversity (NaN for a method without motifs), the value after the previous round, the
     mean of all earlier values (over `rounds` rounds). `memory` is what the method itself keeps.
+    `judge` tells how accurate the server's model would be on validation graphs with each of some
+    updates added, `(A, D) -> (A,)`, for methods that ask agents to lend such graphs.
     """
 
     updates: Tensor
@@ -36,6 +39,7 @@ class Seen:
     earlier_mean: Tensor
     rounds: int
     memory: Memory = field(default_factory=dict)
+    judge: Callable[[Tensor], Tensor] | None = None
 
 
 class Method:
@@ -52,6 +56,7 @@ class Method:
     global_model: ClassVar[bool] = True
     uses_motifs: ClassVar[bool] = False
     mask_up: ClassVar[bool] = False  # whether the number of kept components is rounded up
+    validation: ClassVar[float] = 0.0  # share of its training graphs each agent lends the server
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -85,6 +90,10 @@ class Method:
         """Return the terms of the local objective; `shared` is the exchanged part of a row."""
         return (supervised,)
 
+    def limit(self, updates: Tensor) -> Tensor:
+        """Return agents' updates as they keep and send them, `(A, D) -> (A, D)`."""
+        return updates
+
     def remember(self, seen: Seen) -> Memory:
         """Return what the method keeps until the next round (tensors; they are checkpointed)."""
         return seen.memory
@@ -107,9 +116,13 @@ class Method:
         """Return the agents' values after this round, `(A,)`, adding up to 1."""
         return seen.value
 
-    def ratio(self, value: Tensor) -> Tensor:
+    def ratio(self, seen: Seen, value: Tensor) -> Tensor:
         """Return the share of the global update's components each agent receives, `(A,)`."""
         return torch.ones_like(value)
+
+    def adjust(self, seen: Seen, value: Tensor, reward: Tensor) -> Tensor:
+        """Return the rewards as they are sent, `(A, D) -> (A, D)`."""
+        return reward
 
     def retain(self, seen: Seen, kept: Tensor) -> Tensor:
         """Return the share of its own step that each agent keeps (κ), `(A,)`.

@@ -53,7 +53,7 @@ class CGSV(Method):
         value = value.clamp(min=self.least)
         return value / value.sum()
 
-    def ratio(self, value: Tensor) -> Tensor:
+    def ratio(self, seen: Seen, value: Tensor) -> Tensor:
         """Return tanh(β r_i) / max_j tanh(β r_j)."""
         return reward_ratio(value, self.config.beta)
 
@@ -129,7 +129,7 @@ class CFFL(CGSV):
             value = value / value.sum()
         return value
 
-    def ratio(self, value: Tensor) -> Tensor:
+    def ratio(self, seen: Seen, value: Tensor) -> Tensor:
         """Return r_i / max_j r_j, and nothing for a negative value."""
         return (value / value.max()).clamp(min=0)
 

@@ -94,7 +94,7 @@ class Motifair(Method):
             rule=self.config.value_update,
         )
 
-    def ratio(self, value: Tensor) -> Tensor:
+    def ratio(self, seen: Seen, value: Tensor) -> Tensor:
         """E3."""
         return reward_ratio(value, self.config.beta)
 

@@ -21,7 +21,7 @@ class SelfTrain(Method):
         """Nothing."""
         return "none"
 
-    def ratio(self, value: Tensor) -> Tensor:
+    def ratio(self, seen: Seen, value: Tensor) -> Tensor:
         """Nobody receives anything."""
         return torch.zeros_like(value)
 

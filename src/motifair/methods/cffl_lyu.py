@@ -1,0 +1,79 @@
+"""CFFL as Lyu et al. published it: reputation by accuracy on graphs that agents lend the server."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from motifair.mechanism.allocation import sparsify
+from motifair.methods.base import Memory, Method, Seen
+
+
+class CFFLLyu(Method):
+    """Agents upload the largest tenth of their clipped step, are judged by the accuracy it gives
+    the server, and download in proportion to reputation and data. Who falls below a third of an
+    equal share is removed for good (reputation 0).
+    """
+
+    name = "cffl-lyu"
+    summary = "reputation by validation accuracy, with removal; needs lent graphs"
+    options = frozenset({"budget"})
+    validation = 0.05
+    clip: ClassVar[float] = 0.01
+    uploaded: ClassVar[float] = 0.1
+    smoothing: ClassVar[float] = 0.8
+    sharpness: ClassVar[float] = 5.0
+    threshold: ClassVar[float] = 1 / 3
+
+    @property
+    def share(self) -> str:
+        """Everything: the server must have a model to judge with."""
+        return "all"
+
+    def limit(self, updates: Tensor) -> Tensor:
+        """Clip every component."""
+        return updates.clamp(-self.clip, self.clip)
+
+    def prepare(self, updates: Tensor) -> Tensor:
+        """Keep the largest tenth of each update."""
+        size = updates.shape[1]
+        share = torch.tensor([self.uploaded], dtype=updates.dtype, device=updates.device)
+        return torch.cat([sparsify(u, share, [size])[0] for u in updates])
+
+    def remember(self, seen: Seen) -> Memory:
+        """Judge every update, and give each agent its reputation."""
+        assert seen.judge is not None
+        here = seen.value != 0
+        reached = torch.where(here, seen.judge(seen.updates).to(seen.value), 0.0)
+        share = reached / reached.sum() if reached.sum() > 0 else torch.zeros_like(reached)
+        value = self.smoothing * seen.value + (1 - self.smoothing) * share
+        value = torch.where(here, torch.sinh(self.sharpness * value), 0.0)
+        value = value / value.sum()
+        value = torch.where(value < self.threshold / here.sum(), 0.0, value)
+        return {"reached": reached, "value": value / value.sum()}
+
+    def weigh(self, seen: Seen) -> Tensor:
+        """Add the updates of those that are still there."""
+        return (seen.memory["value"] != 0).double()
+
+    def align(self, seen: Seen, weights: Tensor) -> Tensor:
+        """Return the accuracy each update reaches."""
+        return seen.memory["reached"]
+
+    def valuate(self, seen: Seen, alignment: Tensor) -> Tensor:
+        """Return the reputation."""
+        return seen.memory["value"]
+
+    def ratio(self, seen: Seen, value: Tensor) -> Tensor:
+        """Return reputation times data, each relative to the largest."""
+        return value / value.max() * (seen.graphs / seen.graphs.max())
+
+    def adjust(self, seen: Seen, value: Tensor, reward: Tensor) -> Tensor:
+        """Take out what the agent itself uploaded and has already."""
+        return reward - torch.where((value != 0)[:, None], seen.updates, 0.0)
+
+    def retain(self, seen: Seen, kept: Tensor) -> Tensor:
+        """Keep one's own clipped step."""
+        return torch.ones_like(seen.value)
