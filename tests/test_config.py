@@ -73,6 +73,7 @@ TEXTS: dict[str, tuple[str, Any]] = {
     "rounds": ("7", 7),
     "eval_every": ("1", 1),
     "contribution": ("true", True),
+    "report": ("best_on_test", "best_on_test"),
     "agents": ("5", 5),
     "partition": ("dirichlet", "dirichlet"),
     "skew": (".25", 0.25),

@@ -13,17 +13,22 @@ ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+BLOCKS = [
+    pytest.param(code, id=f"{document.name}-{number}")
+    for document in DOCUMENTS
+    for number, code in enumerate(
+        re.findall(r"```python\n(.*?)```", document.read_text(), re.DOTALL)
+    )
+]
 
 
-@pytest.mark.parametrize("number", range(len(blocks("python"))))
-def test_the_python_of_the_readme_runs(
-    number: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, data_dir: Path
+@pytest.mark.parametrize("code", BLOCKS)
+def test_the_python_of_the_documents_runs(
+    code: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, data_dir: Path
 ) -> None:
     (tmp_path / "data").symlink_to(data_dir)
     monkeypatch.chdir(tmp_path)
-    exec(blocks("python")[number], {})
+    exec(code, {})
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)

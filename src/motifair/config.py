@@ -46,6 +46,11 @@ class Config:
     rounds: int = _option(200, "communication rounds [T]", least=1)
     eval_every: int = _option(10, "rounds between evaluations (the last is always one)", least=1)
     contribution: bool = _option(False, "measure what each agent contributes at evaluations")
+    report: str = _option(
+        "final",
+        "accuracy that GCFL reports; the published one is chosen on the test set",
+        choices=("final", "best_on_test"),
+    )
     # Who holds what
     agents: int = _option(10, "agents [N]", least=2)
     partition: str = _option(

@@ -138,3 +138,30 @@ def test_data_commands_list_describe_and_check(
     assert len(json.loads(capsys.readouterr().out)["agents"]) == 3
     assert call(monkeypatch, "data", "check", "MUTAG", *folder) == 0
     assert "is the published dataset" in capsys.readouterr().out
+
+
+def test_a_comparison_is_one_table_and_goes_on_when_given_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out = str(tmp_path / "compared")
+    words = ["compare", *QUICK, "--splits", "2", "--methods", "fedavg,motifair", "--out", out]
+    assert call(monkeypatch, *words) == 0
+    printed = capsys.readouterr()
+    assert "24 of 24 rounds" in printed.err
+    assert "paired difference to fedavg" in printed.out.replace("\n", " ")
+    assert call(monkeypatch, *words, "--quiet", "--json") == 0
+    again = capsys.readouterr()
+    assert again.err == ""
+    found = json.loads(again.out)
+    assert found["baseline"] == "fedavg"
+    assert {row["method"] for row in found["comparison"]} == {"fedavg", "motifair"}
+
+
+def test_methods_are_listed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "methods", "--json") == 0
+    rows = {row["method"]: row for row in json.loads(capsys.readouterr().out)}
+    assert rows["gcfl"]["shares"] == "conv"
+    assert rows["fedstar"]["global model"] == "no"
+    assert rows["cffl-lyu"]["shares"] == "all"

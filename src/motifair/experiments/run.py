@@ -274,6 +274,7 @@ def _run_split(
         alone=baseline,
         retest=alone if plan.config.method == "self-train" else retest,
         history=found["method"],
+        best_on_test=plan.config.report == "best_on_test",
     )
 
 

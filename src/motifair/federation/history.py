@@ -10,13 +10,15 @@ import pandas as pd
 COLUMNS = (
     "value", "alignment", "diversity", "kept", "payoff", "compensation", "update_norm", "loss",
     "accuracy", "uploaded", "downloaded", "contribution", "shapley",
+    "snapshot",
 )  # fmt: skip
 
 
 class History:
     """A table `(rounds, agents)` for each of `COLUMNS`, and the server model's accuracy.
 
-    `uploaded` and `downloaded` are bytes. Rounds not yet run, and what was not evaluated or
+    `uploaded` and `downloaded` are bytes; `snapshot` is the accuracy before a turning point of the
+    method. Rounds not yet run, and what was not evaluated or
     measured, are NaN.
     """
 

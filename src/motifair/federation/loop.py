@@ -32,8 +32,11 @@ def run_rounds(
     contribution = simulation.config.contribution and simulation.method.global_model
     while state.round < rounds:
         evaluate = (state.round + 1) % eval_every == 0 or state.round + 1 == rounds
+        before = state
         state, record = simulation.round(state, measure=evaluate and contribution)
         history.record(state.round, record)
+        if simulation.method.turning_point(before.server.memory, state.server.memory):
+            history.record(state.round, {"snapshot": simulation.evaluate(before)[0]})
         if evaluate:
             local, server = simulation.evaluate(state)
             history.record(state.round, {"accuracy": local})

@@ -28,7 +28,7 @@ class GCFL(Method):
 
     name = "gcfl"
     summary = "clustered averaging of convolutions, split by update similarity"
-    options = frozenset({"budget"})
+    options = frozenset({"budget", "report"})
     global_model = False
     settled: ClassVar[int] = 20  # rounds before the first split
     smallest: ClassVar[int] = 2  # clusters of this size are not split
@@ -96,6 +96,10 @@ class GCFL(Method):
         """Return S_ij = 1 + cos(Δ_i, Δ_j)."""
         inside = seen.updates[members]
         return 1 + cosine(inside[:, None], inside[None])
+
+    def turning_point(self, before: Memory, after: Memory) -> bool:
+        """A cluster was split: the published code keeps the accuracies from just before."""
+        return bool(before) and not torch.equal(before["cluster"], after["cluster"])
 
     def weigh(self, seen: Seen) -> Tensor:
         """Weigh by size within clusters, `(A, A)`."""
