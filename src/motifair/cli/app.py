@@ -23,37 +23,45 @@ app = typer.Typer(
 )
 app.add_typer(data.app, name="data")
 
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Workers; default all cores.")]
+DataDir = Annotated[Path | None, typer.Option(help="Folder with datasets.")]
+Assignments = Annotated[
+    list[str] | None, typer.Option("--set", help="Any option, as key=value; repeatable.")
+]
+Agents = Annotated[int | None, typer.Option(help="Number of agents.")]
+Rounds = Annotated[int | None, typer.Option(help="Communication rounds.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of the first split.")]
+Partition = Annotated[str | None, typer.Option(help="chunks, iid, dirichlet, sizes or domains.")]
+Profile = Annotated[str | None, typer.Option(help="default or paper.")]
+Graphs = Annotated[
+    str | None,
+    typer.Option(help="Name, path of a TU folder or zip, or several with commas (one an agent)."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 
 
 @app.command()
 def run(
-    dataset: Annotated[
-        str | None,
-        typer.Option(
-            help="Name, path of a TU folder or zip, or several with commas (one an agent)."
-        ),
+    dataset: Graphs = None,
+    method: Annotated[
+        str | None, typer.Option(help="One of those that `motifair methods` lists.")
     ] = None,
-    method: Annotated[str | None, typer.Option(help="motifair, fedavg or self-train.")] = None,
-    agents: Annotated[int | None, typer.Option(help="Number of agents.")] = None,
-    rounds: Annotated[int | None, typer.Option(help="Communication rounds.")] = None,
+    agents: Agents = None,
+    rounds: Rounds = None,
     splits: Annotated[int | None, typer.Option(help="Data splits; split k uses seed + k.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of the first split.")] = None,
+    seed: Seed = None,
     fixed_split: Annotated[
         bool | None, typer.Option("--fixed-split", help="Keep the partition, vary training only.")
     ] = None,
-    partition: Annotated[
-        str | None, typer.Option(help="chunks, iid, dirichlet, sizes or domains.")
-    ] = None,
-    profile: Annotated[str | None, typer.Option(help="default or paper.")] = None,
+    partition: Partition = None,
+    profile: Profile = None,
     eval_every: Annotated[int | None, typer.Option(help="Rounds between evaluations.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    threads: Annotated[int | None, typer.Option(min=1, help="Workers; default all cores.")] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Folder with datasets.")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Any option, as key=value; repeatable.")
-    ] = None,
+    device: Device = "auto",
+    threads: Threads = None,
+    data_dir: DataDir = None,
+    set_: Assignments = None,
     config: Annotated[Path | None, typer.Option(help="TOML or JSON file with options.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the results.")] = None,
     quiet: Quiet = False,
@@ -80,25 +88,21 @@ def run(
 
 @app.command()
 def compare(
-    dataset: Annotated[
-        str | None, typer.Option(help="Name, path of a TU folder or zip, or several with commas.")
-    ] = None,
+    dataset: Graphs = None,
     methods: Annotated[str, typer.Option(help="all, or names joined by commas.")] = "all",
     baseline: Annotated[
         str | None, typer.Option(help="Method the others are compared with; default fedavg.")
     ] = None,
-    agents: Annotated[int | None, typer.Option(help="Number of agents.")] = None,
-    rounds: Annotated[int | None, typer.Option(help="Communication rounds.")] = None,
+    agents: Agents = None,
+    rounds: Rounds = None,
     splits: Annotated[int, typer.Option(help="Data splits; split k uses seed + k.")] = 5,
-    seed: Annotated[int | None, typer.Option(help="Seed of the first split.")] = None,
-    partition: Annotated[str | None, typer.Option(help="How graphs are shared out.")] = None,
-    profile: Annotated[str | None, typer.Option(help="default or paper.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    threads: Annotated[int | None, typer.Option(min=1, help="Workers; default all cores.")] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Folder with datasets.")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Any option, as key=value; repeatable.")
-    ] = None,
+    seed: Seed = None,
+    partition: Partition = None,
+    profile: Profile = None,
+    device: Device = "auto",
+    threads: Threads = None,
+    data_dir: DataDir = None,
+    set_: Assignments = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the results; the same again goes on.")
     ] = None,

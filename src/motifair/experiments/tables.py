@@ -45,7 +45,7 @@ def note(comparison: Comparison) -> str:
     first = comparison.first
     config = first.config
     return (
-        f"{config.dataset}, {len(first.splits)} splits from seed {config.seed}, "
+        f"{config.dataset}, splits {config.seed} to {config.seed + len(first.splits) - 1}, "
         f"{config.rounds} rounds, {config.agents} agents. Mean ± half of the 95 % interval over "
         f"splits; paired difference to {comparison.baseline}, * where Wilcoxon's p < 0.05 after "
         f"Holm's correction. Fairness: retest {first.mean['fairness_retest']:.3f}, bound "
