@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 from worlds import to_pyg
 
-from motifair.experiments.run import make_plan, split_data
+from motifair.experiments.plan import make_plan, split_data
 from motifair.federation.simulation import Simulation
 from motifair.graphs.features import motif_labels
 from motifair.learning.memory import keep_freed_memory

@@ -13,7 +13,7 @@ import torch
 
 import motifair
 from motifair.errors import MotifairError
-from motifair.experiments.run import make_plan, resume, split_data
+from motifair.experiments.plan import make_plan, read_plan, split_data
 
 QUICK = {"rounds": 3, "agents": 4, "hidden": 16, "threads": 1, "device": "cpu"}
 
@@ -200,13 +200,13 @@ def test_only_one_process_writes_a_folder(tmp_path: Path) -> None:
 
 def test_resuming_needs_a_run_whose_graphs_can_be_found(tmp_path: Path) -> None:
     with pytest.raises(MotifairError, match="holds no run"):
-        resume(tmp_path)
+        read_plan(tmp_path)
     with pytest.raises(MotifairError, match="holds no run"):
         motifair.load_result(tmp_path)
     out = tmp_path / "own"
     motifair.run(own_graphs(), out=out, partition="iid", **QUICK)
     with pytest.raises(MotifairError, match="given in Python"):
-        resume(out)
+        read_plan(out)
     (out / "summary.json").unlink()
     with pytest.raises(MotifairError, match="motifair resume"):
         motifair.load_result(out)

@@ -68,7 +68,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run a method; without --dataset, ten agents on the embedded dataset."""
-    from motifair.experiments.run import make_plan
+    from motifair.experiments.plan import make_plan
 
     words = {
         "dataset": dataset, "method": method, "agents": agents, "rounds": rounds,
@@ -170,7 +170,7 @@ def resume(
     as_json: Json = False,
 ) -> None:
     """Go on with a run that was interrupted, to the same result."""
-    from motifair.experiments.run import resume as read_plan
+    from motifair.experiments.plan import read_plan
 
     _execute(read_plan(folder), folder, quiet, as_json)
 

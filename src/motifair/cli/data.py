@@ -43,7 +43,7 @@ def info(
     as_json: Json = False,
 ) -> None:
     """Describe a dataset, and show who would hold what."""
-    from motifair.experiments.run import make_plan, split_data
+    from motifair.experiments.plan import make_plan, split_data
 
     words = {"agents": agents, "partition": partition, "seed": seed}
     settings = {k: v for k, v in words.items() if v is not None}

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from motifair.experiments.run import PARTS, Plan
+from motifair.experiments.plan import Plan
+from motifair.experiments.run import PARTS
 from motifair.federation.callbacks import Callback
 from motifair.federation.history import History
 from motifair.federation.state import FederationState

@@ -13,9 +13,10 @@ import pandas as pd
 from motifair.config import OPTIONS
 from motifair.errors import MotifairError
 from motifair.evaluation.statistics import holm, mean_ranks, paired_difference
+from motifair.experiments.plan import Plan, make_plan
 from motifair.experiments.published import published
 from motifair.experiments.result import Result
-from motifair.experiments.run import Plan, Progress, execute, make_plan
+from motifair.experiments.run import Progress, execute
 from motifair.files import write_atomic, write_json
 from motifair.graphs.dataset import EMBEDDED, Objects
 from motifair.methods import MECHANISM_OPTIONS, Method, all_methods, find_method, name_of

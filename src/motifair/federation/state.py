@@ -63,7 +63,8 @@ def save_state(
         "names": json.dumps(history.names),
         "about": json.dumps(about, sort_keys=True),
     }
-    plain = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+    # Two names for one tensor are refused by safetensors, so every one is written from a copy.
+    plain = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
     write_atomic(path, save(plain, metadata))
 
 

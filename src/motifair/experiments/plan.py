@@ -1,0 +1,165 @@
+"""What a run is before it starts: options, data and device, all checked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from motifair.config import Config, make_config
+from motifair.errors import MotifairError
+from motifair.files import read_json
+from motifair.graphs.dataset import EMBEDDED, Dataset, Objects, load_dataset
+from motifair.graphs.features import resolve_features
+from motifair.graphs.split import Split, make_split
+from motifair.graphs.tu import data_folder
+from motifair.methods import MECHANISM_OPTIONS, find_method, make_method, name_of, refuse_unused
+
+OWN = "own graphs"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run that was checked and can start: configuration, data and where to compute."""
+
+    config: Config
+    data: Dataset
+    device: torch.device
+    threads: int
+    data_dir: Path | None
+
+    def environment(self) -> dict[str, Any]:
+        """Return what else decides the last bit of a result."""
+        return {
+            "device": str(self.device),
+            "threads": self.threads,
+            "data_dir": None if self.data_dir is None else str(self.data_dir.resolve()),
+        }
+
+    def about(self, seed: int, part: str) -> dict[str, Any]:
+        """Return what must agree when a part of a run goes on, or serves another method."""
+        config = self.config if part == "method" else alone(self.config)
+        device = self.device.type
+        return {"config": config.digest(), "device": device, "seed": seed, "part": part}
+
+
+def make_plan(
+    dataset: str | Objects,
+    options: Mapping[str, Any],
+    *,
+    data_dir: str | Path | None = None,
+    device: str = "auto",
+    threads: int | None = None,
+) -> Plan:
+    """Check everything a user can get wrong, before anything is written."""
+    # Where datasets are is remembered, so that a run can go on from a shell that does not know.
+    by_name = isinstance(dataset, str) and dataset != EMBEDDED
+    folder = data_folder(None if data_dir is None else Path(data_dir)) if by_name else None
+    name = dataset if isinstance(dataset, str) else OWN
+    if "method" in options:
+        options = {**options, "method": name_of(options["method"])}
+    settings = {**options, "dataset": name}
+    config = make_config(settings)
+    find_method(config.method)
+    data = load_dataset(dataset, agents=config.agents, seed=config.seed, data_dir=folder)
+    config = _with_owners(config, data, options)
+    refuse_unused(config, options)
+    _check_domains(config, data)
+    plan = Plan(
+        config=config,
+        data=data,
+        device=choose_device(device),
+        threads=threads or os.cpu_count() or 1,
+        data_dir=folder,
+    )
+    split_data(plan, 0)
+    return plan
+
+
+def _with_owners(config: Config, data: Dataset, given: Mapping[str, Any]) -> Config:
+    """Where the data say who holds what, that is the partition unless another one is asked for."""
+    if data.owner is None:
+        return config
+    if "partition" not in given:
+        config = replace(config, partition="domains")
+    if config.partition == "domains":
+        if "agents" in given and config.agents != len(data.owners):
+            raise MotifairError(
+                f"{data.name} belongs to {len(data.owners)} agents, but agents={config.agents}; "
+                "leave agents out, or use partition=iid."
+            )
+        config = replace(config, agents=len(data.owners))
+    return config
+
+
+def _check_domains(config: Config, data: Dataset) -> None:
+    """Refuse to share all parameters between datasets whose inputs do not mean the same."""
+    kinds = sorted(set(data.schemas))
+    labelled = resolve_features(data.graphs, config.features) == "label"
+    if len(kinds) > 1 and labelled and make_method(config).share == "all":
+        raise MotifairError(
+            f"The node labels of {' and '.join(kinds)} do not mean the same, so {config.method} "
+            "cannot share all parameters between them; use share=conv (or features=degree)."
+        )
+
+
+def choose_device(name: str) -> torch.device:
+    """Turn `auto`, `cpu` or `cuda` into a device that is there."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name not in ("cpu", "cuda"):
+        raise MotifairError(f"device takes auto or cpu or cuda, not '{name}'.")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise MotifairError("No CUDA device is available here; use --device cpu or auto.")
+    return torch.device(name)
+
+
+def split_data(plan: Plan, number: int) -> Split:
+    """Make data split `number`; the embedded dataset is generated anew for each seed."""
+    c = plan.config
+    seed = c.seed if c.fixed_split else c.seed + number
+    data = plan.data
+    if c.dataset == EMBEDDED and seed != c.seed:
+        data = load_dataset(c.dataset, agents=c.agents, seed=seed)
+    return make_split(
+        data,
+        partition=c.partition,
+        agents=c.agents,
+        test_fraction=c.test_fraction,
+        skew=c.skew,
+        perturbation=c.perturbation,
+        seed=seed,
+    )
+
+
+def read_plan(out: Path) -> Plan:
+    """Read the plan of an earlier run, to be executed in the same folder."""
+    if not (out / "config.json").exists():
+        raise MotifairError(f"{out} holds no run; give the folder that --out named.")
+    stored = read_json(out / "config.json")
+    options, environment = dict(stored["options"]), stored["environment"]
+    if options["dataset"] == OWN:
+        raise MotifairError(
+            "This run's graphs were given in Python; call motifair.run with the same graphs and "
+            f"out='{out}' to go on."
+        )
+    dataset = options.pop("dataset")
+    config = make_config({**options, "dataset": dataset})
+    folder = None if environment["data_dir"] is None else Path(environment["data_dir"])
+    data = load_dataset(dataset, agents=config.agents, seed=config.seed, data_dir=folder)
+    return Plan(config, data, choose_device(environment["device"]), environment["threads"], folder)
+
+
+def alone(config: Config) -> Config:
+    """Return the same training without a federation, evaluated only at its end.
+
+    What only a mechanism reads is reset, so that all methods have one and the same baseline.
+    """
+    usual = Config()
+    other = ("profile", "splits", "contribution")
+    unread = {name: getattr(usual, name) for name in (*MECHANISM_OPTIONS, *other)}
+    return replace(config, **{**unread, "method": "self-train", "eval_every": config.rounds})
