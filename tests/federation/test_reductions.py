@@ -111,3 +111,15 @@ def test_contributions_are_measured_at_evaluations_if_asked_for() -> None:
     plain = small_config(rounds=2)
     _, _, without = simulate(plain, small_split(plain))
     assert np.isnan(without.columns["contribution"]).all()
+
+
+def test_leaving_an_agent_out_keeps_the_total_weight_of_a_sum() -> None:
+    # CFFL adds updates instead of averaging them; every weight is 1.
+    config = small_config(method="cffl-lyu", rounds=1, contribution=True)
+    simulation = Simulation(config, small_split(config), seed=5, device=CPU, dtype=torch.float64)
+    state = simulation.start()
+    _, uploads = simulation.agents.train(state.agents, 1, None, None)
+    without, _ = simulation.server.without_each(state.server, uploads)
+    sent = simulation.method.prepare(uploads.update)
+    expected = state.server.weights + (sent.sum(dim=0) - sent[0]) * 4 / 3
+    assert torch.allclose(without[0], expected, rtol=0, atol=1e-12)

@@ -110,13 +110,13 @@ class Server:
 
     def without_each(self, state: ServerState, uploads: Uploads) -> tuple[Tensor, Tensor]:
         """Return the server's weights had each agent stayed away this round `(A, D)`, the others
-        sharing its weight; and the exact Shapley value of each agent's update `(A,)`.
+        sharing its weight; and the exact Shapley value of each agent's update `(A,)`, up to 12.
         """
         seen = self.see(state, uploads)
         weights = self.method.weigh(seen)
-        rest = (1 - weights).clamp(min=1e-12)[:, None]
+        left = (1 - weights / weights.sum()).clamp(min=1e-12)[:, None]
         weighted = seen.updates * weights[:, None]
-        update = (weighted.sum(dim=0) - weighted) / rest
+        update = (weighted.sum(dim=0) - weighted) / left
         exact = torch.full_like(weights, torch.nan)
         if len(weights) <= MOST_AGENTS_EXACT:
             exact = shapley_alignment(seen.updates, weights)

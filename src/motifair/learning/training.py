@@ -127,7 +127,6 @@ class LocalTraining:
         active: Tensor | None,
     ) -> Tensor:
         """Return the objective of every row on one batch, in training mode."""
-
         p = self.model.layout.unpack(weights)
         masks = self._masks(keys, batch)
         embedding = self.model.embed(p, batch, masks)
