@@ -42,3 +42,13 @@ def test_links_between_documents_and_to_source_lead_somewhere(document: Path) ->
 def test_options_in_documents_exist(document: Path) -> None:
     for name in re.findall(r"--set ([a-z_]+)=", document.read_text()):
         assert name in OPTIONS, name
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)
+def test_functions_that_documents_link_to_exist(document: Path) -> None:
+    for names, target in re.findall(r"\[([\w., ]+)\]\(([^)]+\.py)\)", document.read_text()):
+        source = (document.parent / target).read_text()
+        for name in names.split(","):
+            last = name.strip().split(".")[-1]
+            named = re.search(rf"(def|class) {last}\b|^{last}\b", source, re.MULTILINE)
+            assert named or last in ("py", Path(target).stem), f"{name} in {target}"
