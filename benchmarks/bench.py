@@ -118,14 +118,16 @@ def measure(variants: dict[str, Callable[[], object]]) -> dict[str, float]:
 
 
 def report(dataset: str, machine: str, seconds: dict[str, float], ratios: dict[str, float]) -> None:
-    table = Table(title=f"One round on {dataset}, ten agents ({machine})", title_justify="left")
+    console = Console(width=80)
+    console.print(f"One round on {dataset}, ten agents ({machine})", highlight=False)
+    table = Table()
     table.add_column("measured")
     table.add_column("value", justify="right")
     for name, value in seconds.items():
         table.add_row(name, f"{1000 * value:.1f} ms")
     for name, value in ratios.items():
         table.add_row(name, f"{value:.2f}")
-    Console(width=80).print(table)
+    console.print(table)
 
 
 if __name__ == "__main__":

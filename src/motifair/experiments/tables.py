@@ -30,14 +30,15 @@ def cells(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
         row = [method]
         for metric in TITLES:
             found = frame[(frame.method == method) & (frame.metric == metric)].iloc[0]
-            row += [
-                _mean(found),
-                _difference(found, comparison.baseline),
-                _plain(found["published"]),
-            ]
+            row += metric_cells(found, comparison.baseline)
         row += [f"{result.mean['gain']:+.3f}", f"{result.mean['worst_gain']:+.3f}"]
         rows.append(row)
     return header, rows
+
+
+def metric_cells(row: pd.Series[Any], baseline: str) -> list[str]:
+    """Return mean ± half interval, difference to the baseline, and the published figure."""
+    return [_mean(row), _difference(row, baseline), _plain(row["published"])]
 
 
 def note(comparison: Comparison) -> str:

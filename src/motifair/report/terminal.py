@@ -11,7 +11,7 @@ from rich.table import Table
 
 from motifair.experiments.compare import Comparison
 from motifair.experiments.result import Result
-from motifair.experiments.tables import cells, note
+from motifair.experiments.tables import metric_cells, note
 
 
 def show_result(result: Result, console: Console) -> None:
@@ -61,10 +61,10 @@ def splits_table(result: Result) -> Table:
     rows = [s.metrics() for s in result.splits]
     table = Table(title=f"{len(rows)} splits", title_justify="left", box=SIMPLE_HEAD)
     columns = {
-        "personalised": "personalised_accuracy",
+        "accuracy": "personalised_accuracy",
         "alone": "self_train_accuracy",
         "gain": "gain",
-        "worst gain": "worst_gain",
+        "worst": "worst_gain",
         "global": "global_accuracy",
         "fairness": "fairness",
         "retest": "fairness_retest",
@@ -77,13 +77,23 @@ def splits_table(result: Result) -> Table:
 
 
 def show_comparison(comparison: Comparison, console: Console) -> None:
-    """Print one row for each method, and how to read it."""
+    """Print a section for each metric, a row for each method that has it, and how to read it.
+
+    The files hold the wide table; this one fits a terminal of 80 columns.
+    """
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    header, rows = cells(comparison)
-    for name in header:
-        table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
+    for name in ("", "mean", f"− {comparison.baseline}", "rank", "paper"):
+        table.add_column(name, justify="right" if name else "left", no_wrap=True)
+    for metric, rows in comparison.to_frame().groupby("metric", sort=False):
+        table.add_row(f"[bold]{str(metric).replace('_', ' ')}[/bold]")
+        for _, row in rows[rows["mean"].notna()].iterrows():
+            cells = metric_cells(row, comparison.baseline)
+            table.add_row(f"  {row['method']}", cells[0], cells[1], f"{row['rank']:.1f}", cells[2])
+        table.add_section()
+    table.add_row("[bold]gain over training alone[/bold]", "mean", "worst agent")
+    for method, result in comparison.results.items():
+        gains = [f"{result.mean[g]:+.3f}" for g in ("gain", "worst_gain")]
+        table.add_row(f"  {method}", *gains)
     console.print(table)
     console.print(note(comparison), highlight=False)
 
