@@ -187,6 +187,15 @@ def test_a_folder_with_another_run_or_something_else_is_left_alone(tmp_path: Pat
     assert [p.name for p in other.iterdir()] == ["thesis.tex"]
 
 
+def test_a_folder_whose_files_were_changed_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    motifair.run(out=out, **QUICK)
+    table = pd.read_csv(out / "history.csv").drop(columns="payoff")
+    table.to_csv(out / "history.csv", index=False)
+    with pytest.raises(MotifairError, match=r"payoff.*run again into another folder"):
+        motifair.load_result(out)
+
+
 def test_only_one_process_writes_a_folder(tmp_path: Path) -> None:
     import fcntl
 

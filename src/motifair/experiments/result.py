@@ -239,6 +239,16 @@ def load_result(folder: Path) -> Result:
         raise MotifairError(
             f"The run in {folder} is not finished; go on with: motifair resume {folder}"
         )
+    try:
+        return _read_result(folder)
+    except (KeyError, ValueError) as error:
+        raise MotifairError(
+            f"The files in {folder} are not as this version of motifair writes them ({error}); "
+            "run again into another folder."
+        ) from error
+
+
+def _read_result(folder: Path) -> Result:
     config = make_config(read_json(folder / "config.json")["options"])
     summary = read_json(folder / "summary.json")
     agents = pd.read_csv(folder / "agents.csv")
