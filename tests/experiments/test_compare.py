@@ -64,6 +64,21 @@ def test_an_option_goes_to_the_methods_that_use_it(tmp_path: Path) -> None:
         motifair.compare(methods="fedavg,fedprox", beta=7.0, **QUICK)
 
 
+def test_an_option_that_a_method_would_ignore_is_refused() -> None:
+    for method, option in (
+        ("gcfl", {"contribution": True}),
+        ("self-train", {"contribution": True}),
+        ("motifair-alignment", {"alignment_against": "others"}),
+        ("cffl", {"beta": 3.0}),
+    ):
+        with pytest.raises(MotifairError, match="does not use"):
+            motifair.run(method=method, **option, **QUICK)  # type: ignore[arg-type]
+    both = motifair.compare(methods="fedavg,gcfl", contribution=True, **{**QUICK, "splits": 1})
+    measured = {m: r.splits[0].history.columns["contribution"] for m, r in both.results.items()}
+    assert np.isfinite(measured["fedavg"][-1]).all()
+    assert np.isnan(measured["gcfl"]).all()
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

@@ -18,6 +18,7 @@ class WithoutAlignment(Motifair):
 
     name = "motifair-alignment"
     summary = "ablation: φ = 0, value by diversity alone"
+    options = Motifair.options - {"alignment_of", "alignment_against"}
 
     def align(self, seen: Seen, weights: Tensor) -> Tensor:
         """See no alignment."""

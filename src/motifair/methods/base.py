@@ -51,7 +51,7 @@ class Method:
 
     name: ClassVar[str]
     summary: ClassVar[str]
-    options: ClassVar[frozenset[str]] = frozenset({"share", "budget"})
+    options: ClassVar[frozenset[str]] = frozenset({"share", "budget", "contribution"})
     model: ClassVar[type[Model]] = GIN
     global_model: ClassVar[bool] = True
     uses_motifs: ClassVar[bool] = False

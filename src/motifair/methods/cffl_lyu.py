@@ -19,7 +19,7 @@ class CFFLLyu(Method):
 
     name = "cffl-lyu"
     summary = "reputation by validation accuracy, with removal; needs lent graphs"
-    options = frozenset({"budget"})
+    options = frozenset({"budget", "contribution"})
     validation = 0.05
     clip: ClassVar[float] = 0.01
     uploaded: ClassVar[float] = 0.1

@@ -22,7 +22,7 @@ class CGSV(Method):
 
     name = "cgsv"
     summary = "gradient-based value, smoothed; sparse rewards, tensor by tensor"
-    options = frozenset({"share", "beta", "budget"})
+    options = frozenset({"share", "beta", "budget", "contribution"})
     mask_up = True
     smoothing: ClassVar[float] = 0.95
     least: ClassVar[float] = 1e-3
@@ -98,7 +98,7 @@ class CFFL(CGSV):
 
     name = "cffl"
     summary = "reputation with removal (RFFL); agents keep their own clipped step"
-    options = frozenset({"share", "budget"})
+    options = frozenset({"share", "budget", "contribution"})
     threshold: ClassVar[float] = 1 / 3
     patience: ClassVar[int] = 10
 

@@ -25,7 +25,7 @@ class Motifair(Method):
             "share", "rings", "max_ring", "vocabulary_fraction", "tfidf", "alignment_of",
             "alignment_against", "value_update", "value_rate", "diversity_weight", "aggregation",
             "beta", "mask_scope", "retention", "reward_step", "prototype_distance",
-            "prototype_reduce", "prototype_weight", "budget", "payoff",
+            "prototype_reduce", "prototype_weight", "budget", "payoff", "contribution",
         }
     )  # fmt: skip
 
