@@ -22,6 +22,7 @@ from rich.table import Table
 from worlds import to_pyg
 
 from motifair.experiments.plan import make_plan, split_data
+from motifair.federation.members import prepare
 from motifair.federation.simulation import Simulation
 from motifair.graphs.features import motif_labels
 from motifair.learning.memory import keep_freed_memory
@@ -37,13 +38,11 @@ def main() -> None:
     dataset = "PROTEINS" if os.environ.get("MOTIFAIR_DATA") else "planted"
     plan = make_plan(dataset, {"agents": 10}, device="cpu", threads=1)
     split = split_data(plan, 0)
-    ours = {n: Simulation(plan.config, split, seed=0, device=CPU, threads=n) for n in (1, 2)}
+    members = prepare(plan.config, split, seed=0)
+    ours = {n: Simulation(plan.config, members, device=CPU, threads=n) for n in (1, 2)}
     naive = NaiveFederation(
         [to_pyg_float(split, t) for t in split.partition.train],
-        [
-            torch.tensor(loader.shards[0].motifs.T.toarray(), dtype=torch.float32)
-            for loader in ours[1].agents.loaders
-        ],
+        [torch.tensor(shard.motifs.T.toarray(), dtype=torch.float32) for shard in members.train],
     )
     labels = motif_labels(split.graphs, "auto")
     seconds = measure(
@@ -88,8 +87,7 @@ def products(simulation: Simulation) -> Callable[[], None]:
     hidden = simulation.config.hidden
     matrix = torch.randn(hidden, hidden)
     inputs = []
-    for loader in simulation.agents.loaders:
-        shard = loader.shards[0]
+    for shard in simulation.members[0].train:
         kinds, nodes = shard.kinds.shape[0], len(shard.kind)
         rows = [kinds] * 2 + [nodes] * 2 * (simulation.config.layers - 1)
         inputs.append([torch.randn(n, hidden) for n in rows])

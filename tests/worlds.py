@@ -10,14 +10,16 @@ from torch_geometric.data import Data
 from motifair.config import Config, make_config
 from motifair.federation.history import History
 from motifair.federation.loop import run_rounds
+from motifair.federation.members import prepare
 from motifair.federation.simulation import Simulation
 from motifair.federation.state import FederationState
 from motifair.graphs.dataset import Dataset
 from motifair.graphs.graph_set import GraphSet
 from motifair.graphs.planted import planted
 from motifair.graphs.split import Split, make_split
-from motifair.learning.randomness import DropoutMasks, fold, order, stream_keys
-from motifair.learning.training import _DROPOUT, _SHUFFLE
+from motifair.learning.loader import _SHUFFLE
+from motifair.learning.randomness import DropoutBits, fold, order, stream_keys
+from motifair.learning.training import _DROPOUT
 
 CPU = torch.device("cpu")
 
@@ -57,9 +59,10 @@ def simulate(
     threads: int = 1,
 ) -> tuple[Simulation, list[FederationState], History]:
     """Run all rounds and keep every state."""
-    simulation = Simulation(config, split, seed=seed, device=CPU, threads=threads, dtype=dtype)
+    members = prepare(config, split, seed=seed)
+    simulation = Simulation(config, members, device=CPU, threads=threads, dtype=dtype)
     states = [simulation.start()]
-    history = simulation.history()
+    (history,) = simulation.histories()
 
     class Keep:
         def on_round(self, state: FederationState, history: History) -> None:
@@ -67,21 +70,22 @@ def simulate(
 
         on_end = on_stop = lambda *_: None
 
-    run_rounds(simulation, states[0], history, callbacks=[Keep()])  # type: ignore[list-item]
+    run_rounds(simulation, states[0], [history], callbacks=[[Keep()]])  # type: ignore[list-item]
     return simulation, states, history
 
 
 def oracle_agents(simulation: Simulation) -> list[naive.Agent]:
     """The same agents as the oracle wants them: PyG objects and motif → graphs."""
-    split = simulation.split
+    members = simulation.members[0]
+    split, index = members.split, members.index
     agents = []
     for k, name in enumerate(split.names):
-        shard = simulation.agents.loaders[k].shards[0]
+        shard = members.train[k]
         columns = shard.motifs.tocsc()
         entries = simulation.agents.entries[k]
         keys = []
-        if simulation.index is not None:
-            keys = [simulation.index.keys[m] for m in simulation.index.motif[entries]]
+        if index is not None:
+            keys = [index.keys[m] for m in index.motif[entries]]
         motifs = {
             key: columns.indices[columns.indptr[c] : columns.indptr[c + 1]].tolist()
             for c, key in enumerate(keys)
@@ -89,7 +93,7 @@ def oracle_agents(simulation: Simulation) -> list[naive.Agent]:
         agents.append(
             naive.Agent(
                 name,
-                to_pyg(split.graphs, simulation.train[k]),
+                to_pyg(split.graphs, members.numbers[k]),
                 to_pyg(split.graphs, split.partition.test[k]),
                 motifs,
             )
@@ -124,13 +128,27 @@ def oracle_options(config: Config) -> naive.Options:
 
 def oracle_mask(config: Config, seed: int, dtype: torch.dtype):  # type: ignore[no-untyped-def]
     """Our keyed dropout masks, in the form the oracle asks for."""
-    masks = DropoutMasks(config.dropout, dtype, CPU)
+    dropout = DropoutBits(config.dropout, CPU)
 
     def mask(name: str, round: int, step: int, layer: int, shape: tuple[int, int]) -> torch.Tensor:
         keys = fold(stream_keys(seed, [name], CPU), round, _DROPOUT, step)
-        return masks(keys, range(layer, layer + 1), shape[0], shape[1])[0][0]
+        bits = dropout(keys, [shape[0] * shape[1]] * (layer + 1))[layer]
+        return unpack_bits(bits, shape)[0].to(dtype) * dropout.scale
 
     return mask
+
+
+def unpack_bits(bits: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
+    """Bits in words `(R, words)` as zeros and ones `(R, *shape)`."""
+    single = (bits[:, :, None] >> torch.arange(64)) & 1
+    return single.view(len(bits), -1)[:, : shape[0] * shape[1]].view(len(bits), *shape)
+
+
+def pack_bits(mask: torch.Tensor) -> torch.Tensor:
+    """The inverse: which units `(R, n, H)` are not zero, in words."""
+    flat = (mask != 0).flatten(1).to(torch.int64)
+    padded = torch.nn.functional.pad(flat, (0, -flat.shape[1] % 64)).view(len(mask), -1, 64)
+    return (padded << torch.arange(64)).sum(dim=-1)
 
 
 def oracle_order(config: Config, seed: int):  # type: ignore[no-untyped-def]
@@ -151,10 +169,10 @@ def oracle_run(simulation: Simulation, kind: str, dtype: torch.dtype) -> list[na
     run = {"motifair": naive.federate, "fedavg": naive.fedavg, "self-train": naive.self_train}[kind]
     return run(
         oracle_agents(simulation),
-        simulation.model.layout.to_state_dict(simulation.initial),
+        simulation.model.layout.to_state_dict(simulation.initial[0]),
         oracle_options(config),
         config.rounds,
         dtype=dtype,
-        mask_fn=oracle_mask(config, simulation.seed, dtype) if config.dropout else None,
-        order_fn=oracle_order(config, simulation.seed),
+        mask_fn=oracle_mask(config, simulation.members[0].seed, dtype) if config.dropout else None,
+        order_fn=oracle_order(config, simulation.members[0].seed),
     )

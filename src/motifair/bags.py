@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from scipy import sparse
 from torch import Tensor
+
+from motifair.kernels import bag_sum
 
 
 @dataclass(frozen=True)
@@ -27,14 +28,8 @@ class Bags:
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Return the sum of every bag: `(inputs, H) -> (bags, H)`."""
-        return F.embedding_bag(
-            self.index,
-            rows,
-            self.start,
-            mode="sum",
-            per_sample_weights=None if self.weight is None else self.weight.to(rows.dtype),
-            include_last_offset=True,
-        )
+        weight = None if self.weight is None else self.weight.to(rows.dtype)
+        return bag_sum(self.index, self.start, weight, rows)
 
 
 @dataclass(frozen=True)

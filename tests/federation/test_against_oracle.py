@@ -28,7 +28,7 @@ def compare(options: dict, method: str, dtype: torch.dtype, tolerance: float) ->
     expected = oracle_run(simulation, method, dtype)
     layout = simulation.model.layout
     for t, record in enumerate(expected):
-        for k, name in enumerate(simulation.split.names):
+        for k, name in enumerate(simulation.members[0].split.names):
             ours = layout.to_state_dict(states[t + 1].agents.weights[k])
             flat = torch.cat([ours[n].flatten() for n in layout.names])
             assert torch.allclose(flat, record.weights[name], rtol=0, atol=tolerance), (t, name)

@@ -9,6 +9,7 @@ import pytest
 import torch
 from worlds import CPU, simulate, small_config, small_split
 
+from motifair.federation.members import prepare
 from motifair.federation.simulation import Simulation
 from motifair.graphs.split import Split
 
@@ -68,11 +69,13 @@ def test_a_stack_of_agents_agrees_with_one_agent_at_a_time(batch_size: int) -> N
     split = small_split(config)
     _, alone, history = simulate(config, split)
     # Stacks of three and of one agent.
-    stacked = Simulation(config, split, seed=5, device=CPU, stack=3, dtype=torch.float64)
+    stacked = Simulation(
+        config, prepare(config, split, seed=5), device=CPU, rows=3, dtype=torch.float64
+    )
     state = stacked.start()
     for t in range(3):
         state, record = stacked.round(state)
-        assert np.abs(record["value"] - history.columns["value"][t]).max() < 1e-8
+        assert np.abs(record["value"].numpy() - history.columns["value"][t]).max() < 1e-8
     assert torch.allclose(state.agents.weights, alone[-1].agents.weights, rtol=0, atol=1e-8)
 
 
@@ -80,11 +83,11 @@ def test_a_stack_in_single_precision_stays_within_a_ten_thousandth_of_value() ->
     config = small_config(rounds=3)
     split = small_split(config)
     _, _, history = simulate(config, split, dtype=torch.float32)
-    stacked = Simulation(config, split, seed=5, device=CPU, stack=4)
+    stacked = Simulation(config, prepare(config, split, seed=5), device=CPU, rows=4)
     state = stacked.start()
     for t in range(3):
         state, record = stacked.round(state)
-        assert np.abs(record["value"] - history.columns["value"][t]).max() < 1e-4
+        assert np.abs(record["value"].numpy() - history.columns["value"][t]).max() < 1e-4
 
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_another() -> None:

@@ -9,6 +9,7 @@ from worlds import CPU, simulate, small_config, small_split
 
 from motifair.evaluation.accuracy import accuracy
 from motifair.federation.loop import run_rounds
+from motifair.federation.members import prepare
 from motifair.federation.protocol import Downloads
 from motifair.federation.simulation import Simulation
 
@@ -52,9 +53,11 @@ def test_keeping_ones_own_step_and_receiving_nothing_is_training_alone() -> None
 
 def test_adoption_mixes_own_step_and_reward_and_leaves_the_unrewarded_alone() -> None:
     config = small_config(reward_step=2.0, share="conv")
-    simulation = Simulation(config, small_split(config), seed=0, device=CPU, dtype=torch.float64)
+    simulation = Simulation(
+        config, prepare(config, small_split(config), seed=0), device=CPU, dtype=torch.float64
+    )
     agents, shared = simulation.agents, simulation.agents.shared
-    before = agents.start(simulation.initial)
+    before = agents.start(simulation.initial.expand(len(simulation.members[0].train), -1))
     trained, uploads = agents.train(
         before, 1, *simulation.server.for_agents(simulation.start().server)
     )
@@ -84,7 +87,7 @@ def test_personal_layers_never_reach_the_server() -> None:
 def test_a_contribution_is_what_the_server_model_loses_without_the_agent() -> None:
     config = small_config(method="fedavg", rounds=3, contribution=True)
     split = small_split(config)
-    simulation = Simulation(config, split, seed=5, device=CPU, dtype=torch.float64)
+    simulation = Simulation(config, prepare(config, split, seed=5), device=CPU, dtype=torch.float64)
     state = simulation.start()
     for _ in range(3):
         before, (state, record) = state, simulation.round(state, measure=True)
@@ -103,9 +106,10 @@ def test_a_contribution_is_what_the_server_model_loses_without_the_agent() -> No
 
 def test_contributions_are_measured_at_evaluations_if_asked_for() -> None:
     config = small_config(rounds=4, contribution=True)
-    simulation = Simulation(config, small_split(config), seed=0, device=CPU)
-    history = simulation.history()
-    run_rounds(simulation, simulation.start(), history, eval_every=2)
+    simulation = Simulation(config, prepare(config, small_split(config), seed=0), device=CPU)
+    histories = simulation.histories()
+    (history,) = histories
+    run_rounds(simulation, simulation.start(), histories, eval_every=2)
     measured = np.isfinite(history.columns["contribution"]).all(axis=1)
     assert measured.tolist() == [False, True, False, True]
     plain = small_config(rounds=2)
@@ -116,9 +120,11 @@ def test_contributions_are_measured_at_evaluations_if_asked_for() -> None:
 def test_leaving_an_agent_out_keeps_the_total_weight_of_a_sum() -> None:
     # CFFL adds updates instead of averaging them; every weight is 1.
     config = small_config(method="cffl-lyu", rounds=1, contribution=True)
-    simulation = Simulation(config, small_split(config), seed=5, device=CPU, dtype=torch.float64)
+    simulation = Simulation(
+        config, prepare(config, small_split(config), seed=5), device=CPU, dtype=torch.float64
+    )
     state = simulation.start()
-    _, uploads = simulation.agents.train(state.agents, 1, None, None)
+    _, uploads = simulation.agents.train(state.agents, torch.tensor(1), None, None)
     without, _ = simulation.server.without_each(state.server, uploads)
     sent = simulation.method.prepare(uploads.update)
     expected = state.server.weights + (sent.sum(dim=0) - sent[0]) * 4 / 3

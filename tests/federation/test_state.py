@@ -13,6 +13,7 @@ from motifair.errors import MotifairError
 from motifair.federation.callbacks import Callback, Checkpoint
 from motifair.federation.history import History
 from motifair.federation.loop import Stopped, run_rounds
+from motifair.federation.members import prepare
 from motifair.federation.simulation import Simulation
 from motifair.federation.state import FederationState, load_history, load_state, save_state
 
@@ -24,21 +25,21 @@ def test_a_run_that_was_stopped_and_loaded_ends_bit_identical(tmp_path: Path) ->
     split = small_split(config)
     _, states, whole = simulate(config, split, dtype=torch.float32)
     path = tmp_path / "state.safetensors"
-    simulation = Simulation(config, split, seed=5, device=CPU)
-    history = simulation.history()
+    simulation = Simulation(config, prepare(config, split, seed=5), device=CPU)
+    histories = simulation.histories()
     asked = iter([False, False, True])
     with pytest.raises(Stopped):
         run_rounds(
             simulation,
             simulation.start(),
-            history,
-            callbacks=[Checkpoint(path, ABOUT)],
+            histories,
+            callbacks=[[Checkpoint(path, ABOUT)]],
             stop=lambda: next(asked),
         )
     done, history = load_history(path, ABOUT)
     assert done == 3
-    fresh = Simulation(config, split, seed=5, device=CPU)
-    end = run_rounds(fresh, load_state(path, CPU), history)
+    fresh = Simulation(config, prepare(config, split, seed=5), device=CPU)
+    end = run_rounds(fresh, load_state(path, CPU), [history])
     assert torch.equal(end.agents.weights, states[-1].agents.weights)
     assert torch.equal(end.agents.moments.second, states[-1].agents.moments.second)
     assert torch.equal(end.server.prototypes, states[-1].server.prototypes)
@@ -83,17 +84,17 @@ def test_callbacks_hear_every_round_the_stop_and_the_end() -> None:
             heard.append("end")
 
     config = small_config(rounds=2, method="self-train")
-    simulation = Simulation(config, small_split(config), seed=0, device=CPU)
+    simulation = Simulation(config, prepare(config, small_split(config), seed=0), device=CPU)
     listeners = [Callback(), Listener()]
-    run_rounds(simulation, simulation.start(), simulation.history(), callbacks=listeners)
+    run_rounds(simulation, simulation.start(), simulation.histories(), callbacks=[listeners])
     assert heard == ["round 1", "round 2", "end"]
     heard.clear()
     with pytest.raises(Stopped):
         run_rounds(
             simulation,
             simulation.start(),
-            simulation.history(),
-            callbacks=listeners,
+            simulation.histories(),
+            callbacks=[listeners],
             stop=lambda: True,
         )
     assert heard == ["round 1", "stop"]
@@ -101,9 +102,10 @@ def test_callbacks_hear_every_round_the_stop_and_the_end() -> None:
 
 def test_accuracy_is_evaluated_when_asked_and_at_the_end() -> None:
     config = small_config(rounds=5, method="fedavg")
-    simulation = Simulation(config, small_split(config), seed=0, device=CPU)
-    history = simulation.history()
-    run_rounds(simulation, simulation.start(), history, eval_every=2)
+    simulation = Simulation(config, prepare(config, small_split(config), seed=0), device=CPU)
+    histories = simulation.histories()
+    run_rounds(simulation, simulation.start(), histories, eval_every=2)
+    (history,) = histories
     evaluated = np.isfinite(history.global_accuracy)
     assert evaluated.tolist() == [False, True, False, True, True]
     assert "5 rounds" in repr(history)

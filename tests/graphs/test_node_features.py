@@ -8,9 +8,16 @@ import numpy as np
 import pytest
 from graphs.graph_samples import graph_sets
 from hypothesis import given
+from hypothesis import strategies as st
 
 from motifair.errors import MotifairError
-from motifair.graphs.features import fit_features, motif_labels, resolve_features
+from motifair.graphs import features as node_features
+from motifair.graphs.features import (
+    fit_features,
+    motif_labels,
+    resolve_features,
+    structure_inputs,
+)
 from motifair.graphs.graph_set import GraphSet
 
 STAR_AND_PATH = GraphSet.build(
@@ -118,3 +125,16 @@ def test_motifs_are_made_of_labels_and_else_of_degrees() -> None:
     assert motif_labels(STAR_AND_PATH, "attributes").tolist() == [3, 9, 9, 9, 9, 5, 5, 3]
     assert motif_labels(STAR_AND_PATH, "degree").tolist() == degrees
     assert motif_labels(unlabelled, "label").tolist() == degrees
+
+
+@given(graph_sets(max_graphs=8), st.integers(1, 12))
+def test_structure_does_not_depend_on_how_many_graphs_are_taken_together(
+    graphs: GraphSet, block: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(node_features, "BLOCK", block)
+        found = structure_inputs(graphs)
+    assert np.array_equal(found, structure_inputs(graphs))
+    for g in range(len(graphs)):
+        first, last = graphs.node_start[g : g + 2]
+        assert np.array_equal(found[first:last], structure_inputs(graphs.select([g])))

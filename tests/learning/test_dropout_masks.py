@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor
+from worlds import unpack_bits
 
-from motifair.learning.randomness import DropoutMasks, fold, stream_keys
+from motifair.learning.randomness import DropoutBits, fold, stream_keys
 
 CPU = torch.device("cpu")
 HIDDEN = 24
@@ -16,7 +17,9 @@ RATES = pytest.mark.parametrize("rate", [0.5, 0.3])
 def drawn(
     rate: float, keys: Tensor, n: int, layers: range = range(1), hidden: int = HIDDEN
 ) -> list[Tensor]:
-    return DropoutMasks(rate, torch.float64, CPU)(keys, layers, n, hidden)
+    dropout = DropoutBits(rate, CPU)
+    bits = dropout(keys, [n * hidden] * layers.stop)
+    return [unpack_bits(b, (n, hidden)).double() * dropout.scale for b in bits[layers.start :]]
 
 
 def agents(*names: str) -> Tensor:
@@ -107,9 +110,3 @@ def test_neighbouring_units_are_dropped_independently(rate: float) -> None:
     flat = mask.flatten()
     for distance in (1, 2, 7, 8, HIDDEN, 64):
         assert abs(correlation(flat[:-distance], flat[distance:])) < 0.03
-
-
-def test_masks_have_the_precision_asked_for() -> None:
-    (mask,) = DropoutMasks(0.5, torch.float32, CPU)(agents("a"), range(1), 3, HIDDEN)
-    assert mask.dtype == torch.float32
-    assert mask.shape == (1, 3, HIDDEN)

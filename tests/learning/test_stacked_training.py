@@ -9,10 +9,11 @@ from torch import Tensor
 from worlds import CPU
 
 from motifair.graphs.batch import Shard
-from motifair.learning.adam import Moments
+from motifair.learning.adam import Adam, Moments
+from motifair.learning.loader import Loader
 from motifair.learning.objective import PrototypeTerm, supervised
-from motifair.learning.randomness import DropoutMasks, stream_keys
-from motifair.learning.training import Loader, LocalTraining, Trained
+from motifair.learning.randomness import DropoutBits, stream_keys
+from motifair.learning.training import LocalTraining, Trained
 
 SHARDS = unequal_shards()
 NAMES = ("a", "b", "c")
@@ -35,9 +36,8 @@ def trained(rows: list[int], batch_size: int, epochs: int, rate: float) -> Train
         MODEL,
         (supervised, PrototypeTerm(0.1, "unit", "mean")),
         epochs=epochs,
-        learning_rate=0.01,
-        weight_decay=0.0005,
-        masks=DropoutMasks(rate, torch.float64, CPU),
+        adam=Adam(0.01, weight_decay=0.0005),
+        dropout=DropoutBits(rate, CPU),
     )
     entries = torch.cat([torch.arange(FIRST[r], FIRST[r + 1]) for r in rows])
     return training(

@@ -33,14 +33,15 @@ def both(method: str, oracle: Callable[..., list[Any]], own: dict[str, Any], **o
     """Run a method and its oracle on the same federation, in float64."""
     config = small_config(method=method, **options)
     simulation, states, history = simulate(config, small_split(config))
+    (members,) = simulation.members
     expected = oracle(
         oracle_agents(simulation),
-        simulation.model.layout.to_state_dict(simulation.initial),
+        simulation.model.layout.to_state_dict(simulation.initial[0]),
         oracle_options(config),
         config.rounds,
         dtype=torch.float64,
-        mask_fn=oracle_mask(config, simulation.seed, torch.float64) if config.dropout else None,
-        order_fn=oracle_order(config, simulation.seed),
+        mask_fn=oracle_mask(config, members.seed, torch.float64) if config.dropout else None,
+        order_fn=oracle_order(config, members.seed),
         **own,
     )
     return simulation, states, history, expected
@@ -51,7 +52,7 @@ def assert_equal(run: Run, order: list[str] | None = None) -> None:
     simulation, states, history, expected = run
     layout = simulation.model.layout
     for t, record in enumerate(expected):
-        for k, name in enumerate(simulation.split.names):
+        for k, name in enumerate(simulation.members[0].split.names):
             ours = layout.to_state_dict(states[t + 1].agents.weights[k])
             flat = torch.cat([ours[n].flatten() for n in order or layout.names])
             assert torch.allclose(flat, record.weights[name], rtol=0, atol=1e-8), (t, name)
@@ -131,17 +132,18 @@ def test_cffl_of_lyu_until_agents_are_removed(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(method, "validation", 0.3)
     config = small_config(method="cffl-lyu", rounds=12, learning_rate=0.01)
     simulation, states, history = simulate(config, small_split(config))
-    own |= {"validation": to_pyg(simulation.split.graphs, simulation.lent)}
-    lent = set(simulation.lent.tolist())
-    assert all(lent.isdisjoint(t.tolist()) for t in simulation.train)
+    (members,) = simulation.members
+    own |= {"validation": to_pyg(members.split.graphs, members.lent_numbers)}
+    lent = set(members.lent_numbers.tolist())
+    assert all(lent.isdisjoint(t.tolist()) for t in members.numbers)
     expected = baselines.cffl_lyu(
         oracle_agents(simulation),
-        simulation.model.layout.to_state_dict(simulation.initial),
+        simulation.model.layout.to_state_dict(simulation.initial[0]),
         oracle_options(config),
         config.rounds,
         dtype=torch.float64,
-        mask_fn=oracle_mask(config, simulation.seed, torch.float64),
-        order_fn=oracle_order(config, simulation.seed),
+        mask_fn=oracle_mask(config, members.seed, torch.float64),
+        order_fn=oracle_order(config, members.seed),
         **own,
     )
     assert_equal((simulation, states, history, expected))  # type: ignore[arg-type]

@@ -28,7 +28,7 @@ def seen(updates: torch.Tensor, rounds: int = 0, value: torch.Tensor | None = No
         diversity=equal,
         value=equal if value is None else value,
         earlier_mean=equal,
-        rounds=rounds,
+        rounds=torch.tensor(rounds),
     )
 
 

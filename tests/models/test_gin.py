@@ -7,10 +7,11 @@ import torch
 from oracles import naive
 from random_graphs import CLASSES, SIZES, as_pyg, random_agents
 from torch import Tensor
-from worlds import CPU
+from worlds import CPU, pack_bits
 
 from motifair.graphs.batch import Shard, collate
 from motifair.models import GIN
+from motifair.models.perceptron import Keep
 
 HIDDEN, LAYERS = 8, 3
 KINDS = pytest.mark.parametrize("kind", ["label", "degree", "attributes"])
@@ -42,8 +43,9 @@ def outputs(
     batch = collate(shards, CPU, torch.float64)
     leaf = weights.clone().requires_grad_()
     p = model.layout.unpack(leaf)
-    embedding = model.embed(p, batch, masks)
-    scores = model.classify(p, embedding, masks)
+    keep = [Keep(pack_bits(m), float(m.max())) for m in masks]
+    embedding = model.embed(p, batch, keep)
+    scores = model.classify(p, embedding, keep)
     real = (batch.graph_weight > 0)[:, :, None]
     mixture = (mixed(embedding) * real).sum() + (mixed(scores) * real).sum()
     (gradient,) = torch.autograd.grad(mixture, leaf)

@@ -33,6 +33,10 @@ def rings_and_bonds(found: MotifCounts) -> tuple[list[set[Edge]], list[Edge]]:
     return rings, bonds
 
 
+def sorted_edges(ring: set[Edge]) -> list[list[int]]:
+    return sorted(sorted(e) for e in ring)
+
+
 def rank(rings: list[set[Edge]], edges: list[Edge]) -> int:
     """How many rings are independent, adding edges modulo 2."""
     bit = {e: 1 << k for k, e in enumerate(edges)}
@@ -61,6 +65,22 @@ def test_uncapped_rings_are_a_basis_of_the_cycle_space(graphs: GraphSet) -> None
     covered = set().union(*rings)
     assert covered <= set(edges)
     assert sorted(map(sorted, bonds)) == sorted(sorted(e) for e in edges if e not in covered)
+
+
+@given(graph_sets(max_graphs=3, max_nodes=12, edge_labels=False))
+def test_the_basis_is_that_of_networkx_grown_from_each_smallest_node(graphs: GraphSet) -> None:
+    rings, _ = rings_and_bonds(basis(graphs, np.arange(len(graphs.degree))))
+    expected = []
+    for first, graph in zip(graphs.node_start, to_networkx(graphs), strict=False):
+        in_order = nx.Graph()
+        in_order.add_nodes_from(graph)
+        in_order.add_edges_from(sorted(tuple(sorted(e)) for e in graph.edges))
+        for component in nx.connected_components(in_order):
+            for ring in nx.cycle_basis(in_order.subgraph(component), min(component)):
+                walk = [first + v for v in ring]
+                ends = zip(walk, walk[1:] + walk[:1], strict=True)
+                expected.append({frozenset(e) for e in ends})
+    assert sorted(map(sorted_edges, rings)) == sorted(map(sorted_edges, expected))
 
 
 @given(graph_sets(max_graphs=2, max_nodes=9, edge_labels=False), st.integers(3, 8))

@@ -25,6 +25,10 @@ app.add_typer(data.app, name="data")
 
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="Workers; default all cores.")]
+Memory = Annotated[
+    float | None,
+    typer.Option(help="GiB of the GPU for splits side by side; default 80 % of what is free."),
+]
 DataDir = Annotated[Path | None, typer.Option(help="Folder with datasets.")]
 Assignments = Annotated[
     list[str] | None, typer.Option("--set", help="Any option, as key=value; repeatable.")
@@ -60,6 +64,7 @@ def run(
     eval_every: Annotated[int | None, typer.Option(help="Rounds between evaluations.")] = None,
     device: Device = "auto",
     threads: Threads = None,
+    memory: Memory = None,
     data_dir: DataDir = None,
     set_: Assignments = None,
     config: Annotated[Path | None, typer.Option(help="TOML or JSON file with options.")] = None,
@@ -79,7 +84,13 @@ def run(
     settings |= {k: v for k, v in words.items() if v is not None}
     settings |= parse_assignments(set_ or [])
     chosen = settings.pop("dataset", "planted")
-    plan = make_plan(chosen, settings, data_dir=data_dir, device=device, threads=threads)
+    where: dict[str, Any] = {
+        "data_dir": data_dir,
+        "device": device,
+        "threads": threads,
+        "memory": memory,
+    }
+    plan = make_plan(chosen, settings, **where)
     if out is None:
         c = plan.config
         out = Path("runs") / f"{Path(plan.data.name).name}-{c.method}-{c.digest()}"
@@ -101,6 +112,7 @@ def compare(
     profile: Profile = None,
     device: Device = "auto",
     threads: Threads = None,
+    memory: Memory = None,
     data_dir: DataDir = None,
     set_: Assignments = None,
     out: Annotated[
@@ -121,7 +133,7 @@ def compare(
         "partition": partition, "profile": profile,
     }  # fmt: skip
     settings = {k: v for k, v in words.items() if v is not None} | parse_assignments(set_ or [])
-    where = {"data_dir": data_dir, "device": device, "threads": threads}
+    where = {"data_dir": data_dir, "device": device, "threads": threads, "memory": memory}
     names = choose_methods(methods)
     plans = make_plans(dataset or "planted", names, settings, **where)
     folder = out or Path("runs") / f"compare-{Path(plans[names[0]].data.name).name}"

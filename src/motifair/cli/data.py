@@ -23,7 +23,9 @@ def list_(data_dir: DataDir = None, as_json: Json = False) -> None:
     from motifair.graphs.tu import KNOWN, locate
 
     rows = [{"dataset": "planted", "graphs": "120 an agent", "nodes": "about 25",
-             "edges": "about 28", "found": "embedded"}]  # fmt: skip
+             "edges": "about 28", "found": "embedded"},
+            {"dataset": "twitter-like", "graphs": "144033", "nodes": "4.03",
+             "edges": "4.98", "found": "generated"}]  # fmt: skip
     for name, known in KNOWN.items():
         path = locate(name, data_dir)
         rows.append(
@@ -75,8 +77,12 @@ def check(
     data_dir: DataDir = None,
 ) -> None:
     """Read a dataset, and compare it with its published statistics and digest."""
+    from motifair.graphs.dataset import GENERATED
     from motifair.graphs.tu import KNOWN, load_tu
 
+    if dataset in GENERATED:
+        typer.echo(f"{dataset} is generated here: there is no file to check.")
+        return
     graphs = load_tu(dataset, data_dir)
     known = "is the published dataset" if graphs.name in KNOWN else "is readable (not a known name)"
     typer.echo(f"{graphs.name} {known}: {len(graphs)} graphs, digest {graphs.digest()[:16]}")

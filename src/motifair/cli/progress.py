@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from motifair.experiments.jobs import PARTS
 from motifair.experiments.plan import Plan
-from motifair.experiments.run import PARTS
 from motifair.federation.callbacks import Callback
 from motifair.federation.history import History
 from motifair.federation.state import FederationState
@@ -60,6 +60,10 @@ class RunProgress:
             self.counted.add(words)
             self.skipped += self.plan.config.rounds
             self.show(self.plan.config.rounds, words, "done earlier")
+
+    def stacked(self, jobs: int) -> None:
+        """Say that so many trainings go side by side."""
+        self.console.print(f"{jobs} trainings side by side on the GPU", highlight=False)
 
     def method(self, plan: Plan) -> RunProgress:
         """Hear that another method of a comparison begins."""

@@ -13,10 +13,11 @@ import pandas as pd
 from motifair.config import OPTIONS
 from motifair.errors import MotifairError
 from motifair.evaluation.statistics import holm, mean_ranks, paired_difference
+from motifair.experiments.jobs import Progress
 from motifair.experiments.plan import Plan, make_plan
 from motifair.experiments.published import published
 from motifair.experiments.result import Result
-from motifair.experiments.run import Progress, execute
+from motifair.experiments.run import execute
 from motifair.files import write_atomic, write_json
 from motifair.graphs.dataset import EMBEDDED, Objects
 from motifair.methods import MECHANISM_OPTIONS, Method, all_methods, find_method, name_of
@@ -128,12 +129,14 @@ def compare(
     data_dir: str | Path | None = None,
     device: str = "auto",
     threads: int | None = None,
+    memory: float | None = None,
     **options: Any,
 ) -> Comparison:
     """Run several methods on the same splits; see `run` for the arguments they share."""
     words = methods if isinstance(methods, str) else ",".join(name_of(m) for m in methods)
     names = choose_methods(words)
-    plans = make_plans(dataset, names, options, data_dir=data_dir, device=device, threads=threads)
+    where = {"data_dir": data_dir, "device": device, "threads": threads, "memory": memory}
+    plans = make_plans(dataset, names, options, **where)
     return execute_all(plans, None if out is None else Path(out), baseline=baseline)
 
 

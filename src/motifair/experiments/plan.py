@@ -13,7 +13,7 @@ import torch
 from motifair.config import Config, make_config
 from motifair.errors import MotifairError
 from motifair.files import read_json
-from motifair.graphs.dataset import EMBEDDED, Dataset, Objects, load_dataset
+from motifair.graphs.dataset import EMBEDDED, GENERATED, Dataset, Objects, load_dataset
 from motifair.graphs.features import resolve_features
 from motifair.graphs.split import Split, make_split
 from motifair.graphs.tu import data_folder
@@ -31,12 +31,14 @@ class Plan:
     device: torch.device
     threads: int
     data_dir: Path | None
+    memory: int = 0  # bytes that a stack of splits may take, on a GPU
 
     def environment(self) -> dict[str, Any]:
         """Return what else decides the last bit of a result."""
         return {
             "device": str(self.device),
             "threads": self.threads,
+            "memory": self.memory,
             "data_dir": None if self.data_dir is None else str(self.data_dir.resolve()),
         }
 
@@ -54,10 +56,11 @@ def make_plan(
     data_dir: str | Path | None = None,
     device: str = "auto",
     threads: int | None = None,
+    memory: float | None = None,
 ) -> Plan:
     """Check everything a user can get wrong, before anything is written."""
     # Where datasets are is remembered, so that a run can go on from a shell that does not know.
-    by_name = isinstance(dataset, str) and dataset != EMBEDDED
+    by_name = isinstance(dataset, str) and dataset not in GENERATED
     folder = data_folder(None if data_dir is None else Path(data_dir)) if by_name else None
     name = dataset if isinstance(dataset, str) else OWN
     if "method" in options:
@@ -69,12 +72,14 @@ def make_plan(
     config = _with_owners(config, data, options)
     refuse_unused(config, options)
     _check_domains(config, data)
+    where = choose_device(device)
     plan = Plan(
         config=config,
         data=data,
-        device=choose_device(device),
+        device=where,
         threads=threads or os.cpu_count() or 1,
         data_dir=folder,
+        memory=choose_memory(memory, where),
     )
     split_data(plan, 0)
     return plan
@@ -118,6 +123,22 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
+def choose_memory(gigabytes: float | None, device: torch.device) -> int:
+    """Return how many bytes a stack may take: as asked, or 80 % of what is free."""
+    if device.type == "cpu":
+        if gigabytes is not None:
+            raise MotifairError("On a CPU splits go one after another; leave --memory out.")
+        return 0
+    free, _ = torch.cuda.mem_get_info(device)
+    if gigabytes is None:
+        return int(0.8 * free)
+    if not 0 < gigabytes * 2**30 <= free:
+        raise MotifairError(
+            f"--memory takes GiB of the GPU, more than 0 and at most the {free / 2**30:.0f} free."
+        )
+    return int(gigabytes * 2**30)
+
+
 def split_data(plan: Plan, number: int) -> Split:
     """Make data split `number`; the embedded dataset is generated anew for each seed."""
     c = plan.config
@@ -151,7 +172,9 @@ def read_plan(out: Path) -> Plan:
     config = make_config({**options, "dataset": dataset})
     folder = None if environment["data_dir"] is None else Path(environment["data_dir"])
     data = load_dataset(dataset, agents=config.agents, seed=config.seed, data_dir=folder)
-    return Plan(config, data, choose_device(environment["device"]), environment["threads"], folder)
+    device = choose_device(environment["device"])
+    memory = environment.get("memory", 0)
+    return Plan(config, data, device, environment["threads"], folder, memory)
 
 
 def alone(config: Config) -> Config:

@@ -1,13 +1,20 @@
-"""The round loop: the only one, for every method."""
+"""The round loop: the only one, for every method, on every device."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+
+import torch
 
 from motifair.federation.callbacks import Callback
 from motifair.federation.history import History
+from motifair.federation.replay import Rounds
+from motifair.federation.server import Record
 from motifair.federation.simulation import Simulation
 from motifair.federation.state import FederationState
+
+SECONDS_UNHEARD = 0.5  # how long a device computes before its records are fetched
 
 
 class Stopped(Exception):  # noqa: N818 - not an error
@@ -17,36 +24,101 @@ class Stopped(Exception):  # noqa: N818 - not an error
 def run_rounds(
     simulation: Simulation,
     state: FederationState,
-    history: History,
+    histories: Sequence[History],
     *,
-    callbacks: Sequence[Callback] = (),
+    callbacks: Sequence[Sequence[Callback]] = (),
     stop: Callable[[], bool] = lambda: False,
     eval_every: int = 1,
 ) -> FederationState:
     """Run the rounds that are left, recording each; `stop` is asked after every round.
 
-    Accuracy is evaluated after the rewards of a round were adopted: every `eval_every` rounds and
-    in the last one.
+    There is a history for each federation, and callbacks for each. Accuracy is evaluated after the
+    rewards of a round were adopted: every `eval_every` rounds and in the last one.
     """
-    rounds = simulation.config.rounds
+    rounds, done = simulation.config.rounds, state.round
     contribution = simulation.config.contribution and simulation.method.global_model
-    while state.round < rounds:
-        evaluate = (state.round + 1) % eval_every == 0 or state.round + 1 == rounds
+    take, notes = Rounds(simulation), Notes(simulation, histories)
+    while done < rounds:
+        evaluate = (done + 1) % eval_every == 0 or done + 1 == rounds
         before = state
-        state, record = simulation.round(state, measure=evaluate and contribution)
-        history.record(state.round, record)
-        if simulation.method.turning_point(before.server.memory, state.server.memory):
-            history.record(state.round, {"snapshot": simulation.evaluate(before)[0]})
+        state, record = take(state, measure=evaluate and contribution)
+        done += 1
+        notes.add(done, record)
+        _record_turns(simulation, before, state, histories, done)
+        stopping = done < rounds and stop()
         if evaluate:
-            local, server = simulation.evaluate(state)
-            history.record(state.round, {"accuracy": local})
-            history.global_accuracy[state.round - 1] = server
-        for callback in callbacks:
-            callback.on_round(state, history)
-        if state.round < rounds and stop():
-            for callback in callbacks:
-                callback.on_stop(state, history)
+            _record_accuracy(simulation, state, histories, done)
+        if evaluate or stopping or notes.due:
+            notes.write()
+            _tell(simulation, state, histories, callbacks, "on_round")
+        if stopping:
+            _tell(simulation, state, histories, callbacks, "on_stop")
             raise Stopped
-    for callback in callbacks:
-        callback.on_end(state, history)
+    _tell(simulation, state, histories, callbacks, "on_end")
     return state
+
+
+class Notes:
+    """Records of rounds, kept on the device until it is worth waiting for them."""
+
+    def __init__(self, simulation: Simulation, histories: Sequence[History]) -> None:
+        self.histories, self.kept = histories, simulation.device.type != "cpu"
+        self.pending: list[tuple[int, Record]] = []
+        self.written = time.monotonic()
+
+    @property
+    def due(self) -> bool:
+        """Whether somebody should hear how it goes."""
+        return not self.kept or time.monotonic() - self.written > SECONDS_UNHEARD
+
+    def add(self, round: int, record: Record) -> None:
+        """Take a round down."""
+        self.pending.append((round, record))
+
+    def write(self) -> None:
+        """Write what is pending into the histories."""
+        for round, record in self.pending:
+            values = torch.stack(list(record.values())).cpu().numpy()
+            values = values.reshape(len(record), len(self.histories), -1)
+            for f, history in enumerate(self.histories):
+                history.record(round, dict(zip(record, values[:, f], strict=True)))
+        self.pending = []
+        self.written = time.monotonic()
+
+
+def _record_accuracy(
+    simulation: Simulation, state: FederationState, histories: Sequence[History], round: int
+) -> None:
+    local, server = simulation.evaluate(state)
+    for f, history in enumerate(histories):
+        history.record(round, {"accuracy": local[f]})
+        history.global_accuracy[round - 1] = server[f]
+
+
+def _record_turns(
+    simulation: Simulation,
+    before: FederationState,
+    after: FederationState,
+    histories: Sequence[History],
+    round: int,
+) -> None:
+    """Where a method came to a turning point, evaluate agents as they were before it."""
+    if not before.server.memory:  # a method that remembers nothing has no turning points
+        return
+    for f, history in enumerate(histories):
+        earlier = simulation.part(before, f).server.memory
+        if simulation.method.turning_point(earlier, simulation.part(after, f).server.memory):
+            history.record(round, {"snapshot": simulation.evaluate(before)[0][f]})
+
+
+def _tell(
+    simulation: Simulation,
+    state: FederationState,
+    histories: Sequence[History],
+    callbacks: Sequence[Sequence[Callback]],
+    hook: str,
+) -> None:
+    for f, calls in enumerate(callbacks):
+        part = simulation.part(state, f)
+        for callback in calls:
+            getattr(callback, hook)(part, histories[f])

@@ -1,12 +1,17 @@
-"""The server's side of a round: aggregate, align, value, allocate, settle, prototypes."""
+"""The server's side of a round: aggregate, align, value, allocate, settle, prototypes.
+
+One server serves one federation, or a stack of them that go side by side: then all it holds has
+an axis over federations in front, written `...` here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
 from motifair.bags import BagSum
@@ -19,23 +24,42 @@ from motifair.methods import Memory, Method, Seen
 from motifair.motifs.prototypes import global_prototypes
 from motifair.motifs.vocabulary import MotifIndex
 
+Record = dict[str, Tensor]
+
 
 @dataclass(frozen=True)
 class ServerState:
     """What the server carries from round to round, in float64.
 
-    The shared part of its model `(D,)`, the agents' values and the sum of their earlier ones
-    `(A,)`, the global prototypes `(K, H)` and which of them exist `(K,)`, and what the method
-    itself remembers.
+    The rounds done, the shared part of its model `(..., D)`, the agents' values and the sum of
+    their earlier ones `(..., A)`, the global prototypes `(K, H)` and which of them exist `(K,)`
+    (those of all federations one after another), and what the method itself remembers.
     """
 
-    round: int
+    round: Tensor
     weights: Tensor
     value: Tensor
     value_sum: Tensor
     prototypes: Tensor
     active: Tensor
     memory: Memory = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a method decided in a round: the sum of the updates, φ, values, rewards and how many
+    components each has, the share of its own step an agent keeps, payoff and compensation.
+    """
+
+    update: Tensor
+    alignment: Tensor
+    value: Tensor
+    reward: Tensor
+    kept: Tensor
+    retained: Tensor
+    payoff: Tensor
+    compensation: Tensor
+    memory: Memory
 
 
 class Server:
@@ -46,35 +70,46 @@ class Server:
         method: Method,
         graphs: Tensor,
         blocks: tuple[int, ...],
-        index: MotifIndex | None,
+        indices: Sequence[MotifIndex],
         hidden: int,
         accuracy: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
+        """Serve agents with so many `graphs (..., A)`; `indices` has one for each federation, or
+        is empty for a method without motifs.
+        """
         self.accuracy = accuracy
         self.method, self.graphs, self.blocks, self.hidden = method, graphs, blocks, hidden
-        device = graphs.device
-        self.keys = () if index is None else index.keys
-        if index is None:
-            self.diversity = torch.full(graphs.shape, torch.nan, dtype=torch.float64, device=device)
-            self.motif = self.agent = torch.zeros(0, dtype=torch.int64, device=device)
-        else:
-            self.diversity = diversity(torch.as_tensor(index.sizes, device=device), len(index.keys))
-            self.motif = torch.as_tensor(index.motif, device=device)
-            self.owners = BagSum.of(index.owners, device, weighted=False)
-            self.agent = torch.as_tensor(index.agent, device=device)
+        self.apart = graphs.dim() > 1 and not method.takes_stacks()
+        device, agents = graphs.device, graphs.shape[-1]
+        self.motifs = [len(i.keys) for i in indices]
+        self.diversity = torch.full_like(graphs, torch.nan, dtype=torch.float64)
+        motif = [i.motif + sum(self.motifs[:f]) for f, i in enumerate(indices)]
+        agent = [i.agent + agents * f for f, i in enumerate(indices)]
+        self.motif = _joined(motif, device)
+        self.agent = _joined(agent, device)
+        self.prototype_bytes = torch.zeros_like(graphs)
+        if indices:
+            sizes = [torch.as_tensor(i.sizes, device=device) for i in indices]
+            variety = [diversity(k, len(i.keys)) for k, i in zip(sizes, indices, strict=True)]
+            self.diversity = torch.stack(variety).view_as(graphs)
+            self.prototype_bytes = 4 * hidden * torch.stack(sizes).view_as(graphs)
+            owners = sparse.csr_array(sparse.block_diag([i.owners for i in indices], "csr"))
+            self.owners = BagSum.of(owners, device, weighted=False)
 
     def start(self, shared: Tensor) -> ServerState:
-        """Begin: every agent has value 1/N, and no motif has a prototype yet."""
-        agents = len(self.graphs)
-        value = torch.full((agents,), 1 / agents, dtype=torch.float64, device=shared.device)
-        prototypes = value.new_zeros(len(self.keys), self.hidden)
+        """Begin with the shared weights `(..., D)`: every agent has value 1/N, and no motif has a
+        prototype yet.
+        """
+        agents = self.graphs.shape[-1]
+        value = torch.full_like(self.graphs, 1 / agents, dtype=torch.float64)
+        prototypes = value.new_zeros(sum(self.motifs), self.hidden)
         return ServerState(
-            round=0,
+            round=torch.zeros((), dtype=torch.int64, device=shared.device),
             weights=shared.double(),
             value=value,
             value_sum=torch.zeros_like(value),
             prototypes=prototypes,
-            active=torch.zeros(len(self.keys), dtype=torch.bool, device=shared.device),
+            active=torch.zeros(len(prototypes), dtype=torch.bool, device=shared.device),
         )
 
     def share_prototypes(
@@ -83,36 +118,50 @@ class Server:
         """Merge the agents' prototypes by value; none uploaded leaves the previous ones."""
         if local is None:
             return previous, active
-        return global_prototypes(local.double(), self.owners, self.agent, value, previous, active)
+        return global_prototypes(
+            local.double(), self.owners, self.agent, value.flatten(), previous, active
+        )
 
     def see(self, state: ServerState, uploads: Uploads) -> Seen:
         """Put together what a method may look at."""
-        sent = uploads.update.double()
-        seen = Seen(
-            updates=self.method.prepare(sent),
+        sent = self._apart(uploads.update.double())
+        return Seen(
+            updates=sent,
             sent=sent,
-            gradients=None if uploads.gradient is None else uploads.gradient.double(),
-            gradient_norm=uploads.gradient_norm.double(),
+            gradients=None if uploads.gradient is None else self._apart(uploads.gradient.double()),
+            gradient_norm=uploads.gradient_norm.double().view_as(self.graphs),
             graphs=self.graphs,
             diversity=self.diversity,
             value=state.value,
-            earlier_mean=state.value_sum / max(state.round, 1),
+            earlier_mean=state.value_sum / state.round.clamp(min=1),
             rounds=state.round,
             memory=state.memory,
             judge=self.judge(state),
         )
-        return replace(seen, memory=self.method.remember(seen))
 
     def judge(self, state: ServerState) -> Callable[[Tensor], Tensor] | None:
         """Return what tells how accurate the server would be with each of some updates added."""
         measure = self.accuracy
-        return None if measure is None else lambda updates: measure(state.weights + updates)
+        if measure is None:
+            return None
+        here = state.weights.unsqueeze(-2)
+        return lambda updates: measure(here + updates)
 
     def without_each(self, state: ServerState, uploads: Uploads) -> tuple[Tensor, Tensor]:
-        """Return the server's weights had each agent stayed away this round `(A, D)`, the others
-        sharing its weight; and the exact Shapley value of each agent's update `(A,)`, up to 12.
+        """Return the server's weights had each agent stayed away this round `(..., A, D)`, the
+        others sharing its weight; and the exact Shapley value of each agent's update `(..., A)`,
+        up to 12.
         """
+        several = self.graphs.dim() > 1
         seen = self.see(state, uploads)
+        found = [self._without_each(s) for s in (seen.each() if several else [seen])]
+        update, exact = (torch.stack(part) for part in zip(*found, strict=True))
+        if not several:
+            update, exact = update[0], exact[0]
+        return state.weights.unsqueeze(-2) + self.method.reward_step * update, exact
+
+    def _without_each(self, seen: Seen) -> tuple[Tensor, Tensor]:
+        seen = self._prepared(seen)
         weights = self.method.weigh(seen)
         left = (1 - weights / weights.sum()).clamp(min=1e-12)[:, None]
         weighted = seen.updates * weights[:, None]
@@ -120,68 +169,74 @@ class Server:
         exact = torch.full_like(weights, torch.nan)
         if len(weights) <= MOST_AGENTS_EXACT:
             exact = shapley_alignment(seen.updates, weights)
-        return state.weights + self.method.reward_step * update, exact
+        return update, exact
 
-    def step(
-        self, state: ServerState, uploads: Uploads
-    ) -> tuple[ServerState, Downloads, dict[str, np.ndarray]]:
+    def step(self, state: ServerState, uploads: Uploads) -> tuple[ServerState, Downloads, Record]:
         """Take one round: new state, what every agent receives, and what goes into the record."""
-        method = self.method
         seen = self.see(state, uploads)
+        d = _together(self.decide(s) for s in seen.each()) if self.apart else self.decide(seen)
+        prototypes, active = self.share_prototypes(
+            uploads.prototypes, d.value, state.prototypes, state.active
+        )
+        one = d.update.dim() == state.weights.dim()  # and not one for each agent
+        new = ServerState(
+            round=state.round + 1,
+            weights=state.weights + self.method.reward_step * d.update if one else state.weights,
+            value=d.value,
+            value_sum=state.value_sum + d.value,
+            prototypes=prototypes,
+            active=active,
+            memory=d.memory,
+        )
+        record = {
+            "value": d.value,
+            "alignment": d.alignment,
+            "diversity": self.diversity,
+            "kept": d.kept,
+            "payoff": d.payoff,
+            "compensation": d.compensation,
+            "update_norm": seen.sent.norm(dim=-1),
+            "loss": uploads.loss.view_as(self.graphs),
+            **self.traffic(uploads, d.kept),
+        }
+        reward = d.reward.flatten(0, -2)
+        downloads = Downloads(reward, d.retained.flatten(), *self.for_agents(new))
+        return new, downloads, {k: v.double() for k, v in record.items()}
+
+    def decide(self, seen: Seen) -> Decision:
+        """Ask the method, question by question."""
+        method, seen = self.method, self._prepared(seen)
         weights = method.weigh(seen)
         update = aggregate(seen.updates, weights)
         alignment = method.align(seen, weights)
         value = method.valuate(seen, alignment)
         reward, kept = self.reward(seen, update, value)
         payoff, compensation = method.settle(seen, value)
-        prototypes, active = self.share_prototypes(
-            uploads.prototypes, value, state.prototypes, state.active
+        retained = method.retain(seen, kept)
+        return Decision(
+            update, alignment, value, reward, kept, retained, payoff, compensation, seen.memory
         )
-        new = ServerState(
-            round=state.round + 1,
-            weights=state.weights + method.reward_step * (update if update.dim() == 1 else 0),
-            value=value,
-            value_sum=state.value_sum + value,
-            prototypes=prototypes,
-            active=active,
-            memory=seen.memory,
-        )
-        record = {
-            "value": value,
-            "alignment": alignment,
-            "diversity": self.diversity,
-            "kept": kept,
-            "payoff": payoff,
-            "compensation": compensation,
-            "update_norm": seen.sent.norm(dim=-1),
-            "loss": uploads.loss,
-            **self.traffic(uploads, kept),
-        }
-        downloads = Downloads(reward, method.retain(seen, kept), *self.for_agents(new))
-        return new, downloads, {k: v.double().cpu().numpy() for k, v in record.items()}
 
-    def traffic(self, uploads: Uploads, kept: Tensor) -> dict[str, Tensor]:
+    def traffic(self, uploads: Uploads, kept: Tensor) -> Record:
         """Return the bytes each agent sends and receives, numbers of four bytes each.
 
         A reward with zeros travels as index and value of each component that is left.
         """
         size = uploads.update.shape[1]
-        prototypes = torch.zeros_like(kept)
-        if uploads.prototypes is not None:
-            prototypes = self.hidden * torch.bincount(self.agent, minlength=len(kept))
+        prototypes = 0 if uploads.prototypes is None else self.prototype_bytes
         vectors = size * (1 if uploads.gradient is None else 2)
         return {
-            "uploaded": 4 * (vectors + prototypes),
-            "downloaded": 4 * (torch.minimum(2 * kept, torch.full_like(kept, size)) + prototypes),
+            "uploaded": torch.full_like(kept, 4 * vectors) + prototypes,
+            "downloaded": 4 * (2 * kept).clamp(max=size) + prototypes,
         }
 
     def reward(self, seen: Seen, update: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Return each agent's part of the update `(A, D)` and its number of components `(A,)`.
+        """Return each agent's part of the update `(..., A, D)`, and of how many components it is.
 
         Where every agent has an aggregate of its own, it receives all of it.
         """
-        if update.dim() == 2:
-            return update, torch.full(value.shape, update.shape[1], device=update.device)
+        if update.dim() == seen.updates.dim():
+            return update, torch.full_like(seen.graphs, update.shape[-1])
         ratio = self.method.ratio(seen, value)
         reward, kept = sparsify(update, ratio, self.blocks, up=self.method.mask_up)
         return self.method.adjust(seen, value, reward), kept
@@ -191,3 +246,55 @@ class Server:
         if not self.method.uses_prototypes:
             return None, None
         return state.prototypes[self.motif], state.active[self.motif]
+
+    def part(self, state: ServerState, f: int) -> ServerState:
+        """Take one federation out of a stack."""
+        owned = slice(sum(self.motifs[:f]), sum(self.motifs[: f + 1]))
+        return ServerState(
+            round=state.round,
+            weights=state.weights[f],
+            value=state.value[f],
+            value_sum=state.value_sum[f],
+            prototypes=state.prototypes[owned],
+            active=state.active[owned],
+            memory={name: tensor[f] for name, tensor in state.memory.items()},
+        )
+
+    def _prepared(self, seen: Seen) -> Seen:
+        seen = replace(seen, updates=self.method.prepare(seen.sent))
+        return replace(seen, memory=self.method.remember(seen))
+
+    def _apart(self, rows: Tensor) -> Tensor:
+        """Give rows of agents their federations back, `(F·A, D) -> (..., A, D)`."""
+        return rows.view(*self.graphs.shape, -1)
+
+
+def stack_states(states: Sequence[ServerState]) -> ServerState:
+    """Put the states of federations that stand at the same round side by side."""
+    first = states[0]
+    return ServerState(
+        round=first.round,
+        weights=torch.stack([s.weights for s in states]),
+        value=torch.stack([s.value for s in states]),
+        value_sum=torch.stack([s.value_sum for s in states]),
+        prototypes=torch.cat([s.prototypes for s in states]),
+        active=torch.cat([s.active for s in states]),
+        memory={name: torch.stack([s.memory[name] for s in states]) for name in first.memory},
+    )
+
+
+def _together(decisions: Iterable[Decision]) -> Decision:
+    """Stack what a method decided for one federation after another."""
+    found = list(decisions)
+    tensors = {
+        f.name: torch.stack([getattr(d, f.name) for d in found])
+        for f in fields(Decision)
+        if f.name != "memory"
+    }
+    names = found[0].memory
+    memory = {name: torch.stack([d.memory[name] for d in found]) for name in names}
+    return Decision(**tensors, memory=memory)
+
+
+def _joined(parts: list[np.ndarray], device: torch.device) -> Tensor:
+    return torch.as_tensor(np.concatenate([np.zeros(0, np.int64), *parts]), device=device)

@@ -1,84 +1,68 @@
-"""One method on one data split, all agents and the server in this process."""
+"""Federations in this process, agents and server: one, or a stack of them side by side."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
-from scipy import sparse
 from torch import Tensor
 
 from motifair.config import Config
-from motifair.errors import MotifairError
 from motifair.evaluation.accuracy import accuracy
-from motifair.federation.agents import Agents
+from motifair.federation.agents import Agents, AgentsState, similar_sizes
 from motifair.federation.history import History
+from motifair.federation.members import Members
 from motifair.federation.protocol import Uploads
-from motifair.federation.server import Server
+from motifair.federation.server import Record, Server, stack_states
 from motifair.federation.state import FederationState
-from motifair.graphs.batch import Shard, collate, make_shard
-from motifair.graphs.features import fit_features, motif_labels, resolve_features
-from motifair.graphs.partition import holdout
-from motifair.graphs.split import Split
-from motifair.learning.randomness import DropoutMasks, derive_seed
+from motifair.graphs.batch import collate
+from motifair.learning.adam import Adam
+from motifair.learning.randomness import DropoutBits, stream_keys
 from motifair.learning.training import LocalTraining
 from motifair.methods import make_method
-from motifair.motifs.extract import count_motifs
-from motifair.motifs.vocabulary import MotifIndex, Vocabulary, select_vocabulary
+
+NODES_OF_A_LAUNCH = 20_000  # what a GPU computes in the time that one more stack takes to start
 
 
 class Simulation:
-    """Builds agents and server from a split; `seed` drives initial weights and training.
+    """One federation, or several of equal shape in one stack.
 
-    `stack` agents are trained at a time: one on a CPU, all on a GPU, unless it is given.
+    A stack computes what its federations compute one by one, up to rounding; its state has an axis
+    over federations in front (for the agents: more rows). `rows` agents are trained at a time: one
+    on a CPU, all of similar size on a GPU, unless it is given.
     """
 
     def __init__(
         self,
         config: Config,
-        split: Split,
+        members: Members | Sequence[Members],
         *,
-        seed: int,
         device: torch.device,
         threads: int = 1,
-        stack: int | None = None,
+        rows: int | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        self.config, self.split, self.seed, self.device = config, split, seed, device
+        self.single = isinstance(members, Members)
+        self.members = (members,) if isinstance(members, Members) else tuple(members)
+        self.config, self.device = config, device
         self.method = make_method(config)
-        self.stack = stack or (1 if device.type == "cpu" else len(split.names))
-        graphs, shares = split.graphs, split.partition
-        self.train, self.lent = self._lend()
-        features = fit_features(graphs, np.concatenate(self.train), config.features)
-        vocabularies = self._vocabularies() if self.method.uses_motifs else None
-        self.model = self.method.model(features.width, graphs.classes, config.hidden, config.layers)
-
-        def shard(chosen: np.ndarray, motifs: sparse.csr_array | None = None) -> Shard:
-            return make_shard(
-                graphs.select(chosen),
-                features,
-                motifs,
-                summed=self.model.summed_inputs,
-                structure=self.model.structure,
-            )
-
-        train = [
-            shard(t, None if vocabularies is None else vocabularies[k].incidence)
-            for k, t in enumerate(self.train)
-        ]
-        test = [shard(t) for t in shares.test]
-        self.global_test = collate([shard(shares.global_test)], device, dtype)
-        self.validation = collate([shard(self.lent)], device, dtype) if len(self.lent) else None
-        self.initial = self.model.layout.initial(seed, dtype).to(device)
-        self.agents = self._agents(train, test, threads, dtype)
-        self.index = None if vocabularies is None else MotifIndex.of([v.keys for v in vocabularies])
-        self.server = self._server(train)
+        self.model = self.members[0].model
+        layout = self.model.layout
+        self.initial = torch.stack([layout.initial(m.seed, dtype) for m in self.members]).to(device)
+        self.agents = self._agents(threads, rows, dtype)
+        self.global_test = collate([m.global_test for m in self.members], device, dtype)
+        lent = [m.lent for m in self.members]
+        self.validation = collate(lent, device, dtype) if len(lent[0]) else None
+        self.server = self._server()
 
     def start(self) -> FederationState:
         """Return the state before the first round, initial prototypes included."""
-        agents = self.agents.start(self.initial)
-        server = self.server.start(self.initial[self.agents.shared])
+        count = self.agents_each
+        agents = self.agents.start(self.initial.repeat_interleave(count, dim=0))
+        shared = self.initial[:, self.agents.shared]
+        server = self.server.start(shared[0] if self.single else shared)
         if self.method.uses_prototypes:
             prototypes, active = self.server.share_prototypes(
                 self.agents.prototypes(agents), server.value, server.prototypes, server.active
@@ -86,19 +70,29 @@ class Simulation:
             server = replace(server, prototypes=prototypes, active=active)
         return FederationState(agents, server)
 
-    def history(self) -> History:
-        """Return an empty history for this run."""
-        return History(self.split.names, self.config.rounds)
+    @property
+    def agents_each(self) -> int:
+        """Agents in each federation."""
+        return len(self.members[0].train)
+
+    @property
+    def recordable(self) -> bool:
+        """Whether a round is the same program every time: nothing is decided on the host."""
+        return self.method.takes_stacks() and self.agents.same_batches
+
+    def histories(self) -> list[History]:
+        """Return an empty history for each federation."""
+        return [History(m.split.names, self.config.rounds) for m in self.members]
 
     def round(
         self, state: FederationState, *, measure: bool = False
-    ) -> tuple[FederationState, dict[str, np.ndarray]]:
+    ) -> tuple[FederationState, Record]:
         """One round: agents train, the server values and rewards, agents adopt.
 
         `measure` adds to the record what each agent contributed to the server's model.
         """
         trained, uploads = self.agents.train(
-            state.agents, state.round + 1, *self.server.for_agents(state.server)
+            state.agents, state.server.round + 1, *self.server.for_agents(state.server)
         )
         server, downloads, record = self.server.step(state.server, uploads)
         agents = self.agents.adopt(state.agents, trained, downloads)
@@ -109,113 +103,103 @@ class Simulation:
 
     def contributions(
         self, before: FederationState, after: FederationState, uploads: Uploads
-    ) -> dict[str, np.ndarray]:
+    ) -> Record:
         """Return (acc_N − acc_{−i}) / acc_{−i} of the server model on the global test set, where
         acc_{−i} is had without agent i in this round; and the Shapley value of its update.
         """
         without, exact = self.server.without_each(before.server, uploads)
-        row = self.global_weights(after)
-        reached = float(accuracy(self.model, row[None], self.global_test)[0])
+        rows = self.global_weights(after)
+        reached = accuracy(self.model, rows, self.global_test)
         found = []
-        for shared in without:
-            other = row.clone()
-            other[self.agents.shared] = shared.to(row.dtype)
-            left = float(accuracy(self.model, other[None], self.global_test)[0])
-            found.append((reached - left) / left if left > 0 else float("nan"))
-        return {"contribution": np.array(found), "shapley": exact.cpu().numpy()}
+        for shared in without.view(len(rows), self.agents_each, -1).unbind(dim=1):
+            other = rows.clone()
+            other[:, self.agents.shared] = shared.to(rows.dtype)
+            left = accuracy(self.model, other, self.global_test)
+            found.append(torch.where(left > 0, (reached - left) / left, torch.nan))
+        return {"contribution": torch.stack(found, dim=1).view_as(exact), "shapley": exact}
 
-    def evaluate(self, state: FederationState) -> tuple[np.ndarray, float]:
-        """Return each agent's accuracy on its own test set, and the server model's on the global.
+    def evaluate(self, state: FederationState) -> tuple[np.ndarray, np.ndarray]:
+        """Return each agent's accuracy on its own test set `(F, A)`, and the server model's on the
+        global one `(F,)`.
 
         Where only convolutions are shared, the server model is completed for this purpose by the
         mean of the agents' personal layers.
         """
-        local = self.agents.accuracy(state.agents).cpu().numpy()
+        local = self.agents.accuracy(state.agents).view(len(self.members), -1).cpu().numpy()
         if not self.method.global_model:
-            return local, float("nan")
-        row = self.global_weights(state)
-        return local, float(accuracy(self.model, row[None], self.global_test)[0])
+            return local, np.full(len(self.members), np.nan)
+        rows = self.global_weights(state)
+        return local, accuracy(self.model, rows, self.global_test).cpu().numpy()
 
     def global_weights(self, state: FederationState) -> Tensor:
-        """Return the server's model as a full row `(D,)`."""
+        """Return the servers' models as full rows `(F, D)`."""
         weights = state.agents.weights
-        row = weights.double().mean(dim=0)
-        row[self.agents.shared] = state.server.weights
-        return row.to(weights.dtype)
+        rows = weights.double().view(len(self.members), self.agents_each, -1).mean(dim=1)
+        rows[:, self.agents.shared] = state.server.weights
+        return rows.to(weights.dtype)
 
-    def _vocabularies(self) -> list[Vocabulary]:
-        c, graphs = self.config, self.split.graphs
-        labels = motif_labels(graphs, resolve_features(graphs, c.features))
-        found = count_motifs(graphs, labels, rings=c.rings, max_ring=c.max_ring)
-        chosen = []
-        for name, train in zip(self.split.names, self.train, strict=True):
-            vocabulary = select_vocabulary(
-                found.counts[train], found.keys, fraction=c.vocabulary_fraction, form=c.tfidf
-            )
-            if not vocabulary.keys:
-                raise MotifairError(
-                    f"No training graph of agent '{name}' has an edge, so it has no motif; "
-                    "give it graphs with edges."
-                )
-            chosen.append(vocabulary)
-        return chosen
+    def part(self, state: FederationState, f: int) -> FederationState:
+        """Take one federation out of the stack."""
+        if self.single:
+            return state
+        rows = slice(f * self.agents_each, (f + 1) * self.agents_each)
+        agents = AgentsState(state.agents.weights[rows], state.agents.moments.rows(rows))
+        return FederationState(agents, self.server.part(state.server, f))
 
-    def _agents(
-        self, train: list[Shard], test: list[Shard], threads: int, dtype: torch.dtype
-    ) -> Agents:
-        c = self.config
+    def join(self, states: Sequence[FederationState]) -> FederationState:
+        """Stack federations that stand at the same round."""
+        if self.single:
+            return states[0]
+        agents = AgentsState.concatenate([s.agents for s in states])
+        return FederationState(agents, stack_states([s.server for s in states]))
+
+    def _agents(self, threads: int, rows: int | None, dtype: torch.dtype) -> Agents:
+        c, model = self.config, self.model
         training = LocalTraining(
-            model=self.model,
-            terms=self.method.terms(self.model.layout.shared(self.method.share)),
+            model=model,
+            terms=self.method.terms(model.layout.shared(self.method.share)),
             epochs=c.local_epochs,
-            learning_rate=c.learning_rate,
-            weight_decay=c.weight_decay,
-            masks=DropoutMasks(c.dropout, dtype, self.device),
+            adam=Adam(c.learning_rate, c.weight_decay),
+            dropout=DropoutBits(c.dropout, self.device),
         )
+        keys = [stream_keys(m.seed, m.split.names, self.device) for m in self.members]
+        train = [s for m in self.members for s in m.train]
+        if rows is None and self.device.type != "cpu":
+            sizes = [len(s.kind) for s in train]
+            stacks = similar_sizes(sizes, most=2**31, overhead=NODES_OF_A_LAUNCH)
+        else:
+            step = rows or 1
+            stacks = [list(range(a, min(a + step, len(train)))) for a in range(0, len(train), step)]
         return Agents(
-            self.split.names,
+            torch.cat(keys),
             train,
-            test,
+            [s for m in self.members for s in m.test],
             self.method,
             training,
             batch_size=c.batch_size,
-            seed=self.seed,
-            stack=self.stack,
-            threads=threads,
-            device=self.device,
+            stacks=stacks,
+            threads=threads if self.device.type == "cpu" else 1,
             dtype=dtype,
         )
 
-    def _server(self, train: list[Shard]) -> Server:
+    def _server(self) -> Server:
         shared = self.agents.shared
         blocks: tuple[int, ...] = (shared.stop - shared.start,)
         if self.method.mask_scope == "layer":
             blocks = self.model.layout.tensor_sizes(shared)
-        graphs = torch.tensor([len(s) for s in train], device=self.device)
+        graphs = torch.tensor([[len(s) for s in m.train] for m in self.members], device=self.device)
         return Server(
             self.method,
-            graphs,
+            graphs[0] if self.single else graphs,
             blocks,
-            self.index,
+            [m.index for m in self.members if m.index is not None],
             self.config.hidden,
             self._validate if self.validation is not None else None,
         )
 
-    def _lend(self) -> tuple[list[np.ndarray], np.ndarray]:
-        """Return what each agent trains on, and what agents lend the server for validation."""
-        train = list(self.split.partition.train)
-        if not self.method.validation:
-            return train, np.zeros(0, dtype=np.int64)
-        lent = []
-        for k, name in enumerate(self.split.names):
-            rng = np.random.default_rng(derive_seed(self.seed, f"validation/{name}"))
-            kept, held = holdout(self.split.graphs.target[train[k]], self.method.validation, rng)
-            lent.append(train[k][held])
-            train[k] = train[k][kept]
-        return train, np.concatenate(lent)
-
     def _validate(self, weights: Tensor) -> Tensor:
-        """Return how accurate each of some server models `(n, D)` is on lent graphs, `(n,)`."""
+        """Return how accurate server models `(..., n, D)` are on lent graphs, `(..., n)`."""
         assert self.validation is not None
-        rows = weights.to(self.initial.dtype)
-        return torch.cat([accuracy(self.model, row[None], self.validation) for row in rows])
+        rows = weights.to(self.initial.dtype).view(len(self.members), -1, weights.shape[-1])
+        found = [accuracy(self.model, r, self.validation) for r in rows.unbind(dim=1)]
+        return torch.stack(found, dim=1).view(weights.shape[:-1])

@@ -26,7 +26,7 @@ SERVER_TENSORS = tuple(f.name for f in fields(ServerState) if f.name not in ("ro
 
 @dataclass(frozen=True)
 class FederationState:
-    """The agents' and the server's state after `server.round` rounds.
+    """The agents' and the server's state after some rounds.
 
     Randomness is keyed by seed, agent and round, so nothing else has to be remembered.
     """
@@ -37,7 +37,7 @@ class FederationState:
     @property
     def round(self) -> int:
         """Rounds done."""
-        return self.server.round
+        return int(self.server.round)
 
 
 def save_state(
@@ -92,7 +92,7 @@ def load_state(path: Path, device: torch.device) -> FederationState:
     if "moments.first" in tensors:
         moments = Moments(**{f.name: tensors[f"moments.{f.name}"] for f in fields(Moments)})
     server = ServerState(
-        round=int(metadata["round"]),
+        round=torch.tensor(int(metadata["round"]), device=device),
         memory={
             n.removeprefix("memory."): t for n, t in tensors.items() if n.startswith("memory.")
         },

@@ -19,6 +19,7 @@ from torch import Tensor
 from motifair.bags import BagSum
 from motifair.graphs.features import Features, structure_inputs
 from motifair.graphs.graph_set import GraphSet, Ints, ranges
+from motifair.graphs.kernels import number_sparse_rows
 
 
 @dataclass(frozen=True)
@@ -65,13 +66,25 @@ def make_shard(
     """
     nodes = len(graphs.degree)
     inputs = sparse.hstack([features.encode(graphs), np.ones((nodes, 1))], format="csr")
-    rows = sparse.csr_array(_closed(graphs) @ inputs) if summed else sparse.csr_array(inputs)
+    rows = (
+        sparse.csr_array(closed_neighbourhoods(graphs) @ inputs)
+        if summed
+        else sparse.csr_array(inputs)
+    )
     rows.sort_indices()
     kinds, kind = _distinct_rows(rows)
     if motifs is None:
         motifs = sparse.csr_array((len(graphs), 0))
     extra = structure_inputs(graphs) if structure else np.zeros((nodes, 0))
     return Shard(graphs, kinds, kind, motifs, extra)
+
+
+def closed_neighbourhoods(graphs: GraphSet) -> sparse.csr_array:
+    """Return the 0/1 matrix of "is the node or its neighbour"."""
+    nodes = len(graphs.degree)
+    ones = np.ones(len(graphs.neighbour), dtype=np.float32)
+    adjacency = sparse.csr_array((ones, graphs.neighbour, graphs.edge_start), shape=(nodes, nodes))
+    return sparse.csr_array(adjacency + sparse.eye_array(nodes, dtype=np.float32, format="csr"))
 
 
 @dataclass(frozen=True)
@@ -83,7 +96,8 @@ class Batch:
     motifs of all agents one after another). `degree` is `(R, N, 1)`, `structure` `(R, N, S)`;
     `graph_weight` is 1/n for an agent's n graphs and 0
     for padding; `motif_weight` is 1/(graphs that contain the motif); `motif_rows` (M → R) adds up
-    what belongs to an agent's motifs.
+    what belongs to an agent's motifs. Where `entries` is given, the batch has only some of the
+    agents' motifs: its m-th is number `entries[m]` of all.
     """
 
     rows: int
@@ -99,6 +113,11 @@ class Batch:
     motifs: BagSum
     motif_weight: Tensor
     motif_rows: BagSum
+    entries: Tensor | None = None
+
+    def of_motifs(self, values: Tensor) -> Tensor:
+        """Pick, from what all motifs of the agents have, what the motifs of the batch have."""
+        return values if self.entries is None else values.index_select(0, self.entries)
 
 
 def collate(shards: Sequence[Shard], device: torch.device, dtype: torch.dtype) -> Batch:
@@ -107,7 +126,7 @@ def collate(shards: Sequence[Shard], device: torch.device, dtype: torch.dtype) -
     N = max(len(s.graphs.degree) for s in shards)
     Q = max(s.kinds.shape[0] for s in shards)
     G = max(len(s) for s in shards)
-    closed = _stacked([_closed(s.graphs) for s in shards], N, N)
+    closed = _stacked([closed_neighbourhoods(s.graphs) for s in shards], N, N)
     motifs = sparse.csr_array(sparse.block_diag([_wide(s.motifs.T, G) for s in shards], "csr"))
     count = np.asarray(motifs.sum(axis=1), dtype=np.float64).ravel()
     target = np.zeros((R, G), dtype=np.int64)
@@ -150,14 +169,6 @@ def collate(shards: Sequence[Shard], device: torch.device, dtype: torch.dtype) -
     )
 
 
-def _closed(graphs: GraphSet) -> sparse.csr_array:
-    """Return the 0/1 matrix of "is the node or its neighbour"."""
-    nodes = len(graphs.degree)
-    ones = np.ones(len(graphs.neighbour), dtype=np.float32)
-    adjacency = sparse.csr_array((ones, graphs.neighbour, graphs.edge_start), shape=(nodes, nodes))
-    return sparse.csr_array(adjacency + sparse.eye_array(nodes, dtype=np.float32, format="csr"))
-
-
 def _selection(column: Ints, columns: int) -> sparse.csr_array:
     """Return the matrix whose row k has its single one in `column[k]`."""
     n = len(column)
@@ -179,17 +190,8 @@ def _wide(block: sparse.sparray, width: int) -> sparse.csr_array:
 
 
 def _distinct_rows(matrix: sparse.csr_array) -> tuple[sparse.csr_array, Ints]:
-    """Return the distinct rows and, for each row, which of them it is."""
-    number: dict[bytes, int] = {}
-    kind = np.empty(matrix.shape[0], dtype=np.int64)
-    first: list[int] = []
-    columns = matrix.indices.astype(np.int32)
-    start, data = matrix.indptr, matrix.data
-    for row in range(matrix.shape[0]):
-        a, b = start[row], start[row + 1]
-        key = columns[a:b].tobytes() + data[a:b].tobytes()
-        known = number.setdefault(key, len(first))
-        if known == len(first):
-            first.append(row)
-        kind[row] = known
+    """Return the distinct rows in order of first occurrence and, for each row, which it is."""
+    # As integers, values are told apart to the bit.
+    bits = matrix.data.view(f"i{matrix.data.itemsize}")
+    kind, first = number_sparse_rows(matrix.indptr, matrix.indices, bits)
     return sparse.csr_array(matrix[first]), kind

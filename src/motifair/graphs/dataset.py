@@ -11,11 +11,13 @@ import numpy as np
 
 from motifair.errors import MotifairError
 from motifair.graphs.convert import from_objects
+from motifair.graphs.generated import TWITTER_LIKE, twitter_like
 from motifair.graphs.graph_set import GraphSet, Ints
 from motifair.graphs.planted import planted
 from motifair.graphs.tu import KNOWN, load_tu
 
 EMBEDDED = "planted"
+GENERATED = (EMBEDDED, TWITTER_LIKE)
 
 Objects = Sequence[Any] | Mapping[str, Sequence[Any]]
 
@@ -45,8 +47,9 @@ def load_dataset(
 ) -> Dataset:
     """Load by name or path, or take the user's own objects.
 
-    `planted` is generated from `seed` for `agents` agents. Several names or paths joined by
-    commas, or a mapping from agent to graphs, give each agent its own dataset.
+    `planted` is generated from `seed` for `agents` agents; `twitter-like`, too, is generated, but
+    is the same whatever the seed, as a file would be. Several names or paths joined by commas, or
+    a mapping from agent to graphs, give each agent its own dataset.
     """
     if not isinstance(dataset, str):
         return _from_memory(dataset)
@@ -55,7 +58,7 @@ def load_dataset(
         return Dataset(made.graphs, made.owner, agent_names(agents), made.roles)
     if "," in dataset:
         return _owned(*_joined(dataset.split(","), data_dir))
-    return Dataset(load_tu(dataset, data_dir))
+    return Dataset(_load(dataset, data_dir))
 
 
 def agent_names(agents: int) -> tuple[str, ...]:
@@ -66,6 +69,10 @@ def agent_names(agents: int) -> tuple[str, ...]:
     """
     digits = max(2, len(str(agents - 1)))
     return tuple(f"agent-{a:0{digits}d}" for a in range(agents))
+
+
+def _load(dataset: str, data_dir: Path | None) -> GraphSet:
+    return twitter_like() if dataset == TWITTER_LIKE else load_tu(dataset, data_dir)
 
 
 def _from_memory(objects: Objects) -> Dataset:
@@ -79,7 +86,7 @@ def _joined(parts: list[str], data_dir: Path | None) -> tuple[list[str], list[Gr
         raise MotifairError(
             f"{EMBEDDED} has agents of its own and cannot be joined to others; leave it out."
         )
-    return [Path(p).stem for p in parts], [load_tu(p, data_dir) for p in parts]
+    return [Path(p).stem for p in parts], [_load(p, data_dir) for p in parts]
 
 
 def _owned(agents: Sequence[str], held: Sequence[GraphSet]) -> Dataset:
@@ -88,6 +95,7 @@ def _owned(agents: Sequence[str], held: Sequence[GraphSet]) -> Dataset:
     names = sorted(agents)
     sets = [held[agents.index(n)] for n in names]
     owner = np.repeat(np.arange(len(sets)), [len(s) for s in sets])
-    schemas = tuple(s.name if s.name in KNOWN else "own graphs" for s in sets)
+    published = {*KNOWN, TWITTER_LIKE}
+    schemas = tuple(s.name if s.name in published else "own graphs" for s in sets)
     joined = GraphSet.concatenate("+".join(names), sets)
     return Dataset(joined, owner, tuple(names), schemas=schemas)

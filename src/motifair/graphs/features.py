@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from scipy import sparse
@@ -89,6 +90,7 @@ def motif_labels(graphs: GraphSet, kind: str) -> Ints:
 
 WALKS = 16
 DEGREES = 16
+BLOCK = 4096  # nodes whose walks are computed together
 
 
 def structure_inputs(graphs: GraphSet) -> np.ndarray:
@@ -100,8 +102,10 @@ def structure_inputs(graphs: GraphSet) -> np.ndarray:
     nodes = len(graphs.degree)
     found = np.zeros((nodes, WALKS + DEGREES))
     found[np.arange(nodes), WALKS + graphs.degree.clip(1, DEGREES) - 1] = 1.0
-    for g in range(len(graphs)):
-        first, last = graphs.node_start[g], graphs.node_start[g + 1]
+    # Some graphs at a time: one by one takes minutes where there are very many, and all of them
+    # together take much memory where there are large ones.
+    cuts = np.flatnonzero(np.diff(graphs.node_start[:-1] // BLOCK)) + 1
+    for first, last in pairwise(graphs.node_start[[0, *cuts, len(graphs)]]):
         start = graphs.edge_start[first : last + 1]
         columns = graphs.neighbour[start[0] : start[-1]] - first
         chance = 1.0 / np.maximum(graphs.degree[first:last], 1)

@@ -76,7 +76,7 @@ def locate(dataset: str, data_dir: Path | None = None) -> Path | None:
             if candidate.exists():
                 return candidate
     if dataset not in KNOWN:
-        names = [*KNOWN, "planted"]
+        names = [*KNOWN, "planted", "twitter-like"]
         raise MotifairError(
             f"No dataset is called '{dataset}'. {nearest(dataset, names)} "
             "For your own graphs give the path of a TU-format folder."

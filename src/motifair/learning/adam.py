@@ -11,7 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+from motifair.kernels import Adam, adam_
+
+__all__ = ["Adam", "Moments", "adam_step_"]
 
 
 @dataclass(frozen=True)
@@ -28,39 +30,24 @@ class Moments:
         steps = torch.zeros(len(weights), dtype=torch.int64, device=weights.device)
         return cls(torch.zeros_like(weights), torch.zeros_like(weights), steps)
 
-    def rows(self, rows: slice) -> Moments:
+    def rows(self, rows: slice | Tensor) -> Moments:
         """Return the moments of some rows."""
         return Moments(self.first[rows], self.second[rows], self.steps[rows])
 
+    def clone(self) -> Moments:
+        """Return a copy, to be changed."""
+        return Moments(self.first.clone(), self.second.clone(), self.steps.clone())
 
-def adam_step(
-    weights: Tensor,
-    gradient: Tensor,
-    moments: Moments,
-    moving: Tensor,
-    *,
-    learning_rate: float,
-    weight_decay: float,
-) -> tuple[Tensor, Moments]:
-    """Take one Adam step, with weight decay added to the gradient, in the rows that are moving.
+
+def adam_step_(
+    weights: Tensor, gradient: Tensor, moments: Moments, moving: Tensor, settings: Adam
+) -> None:
+    """Take one Adam step in the rows that are moving; weights and moments change in place.
 
     >>> w = torch.tensor([[1.0]])
-    >>> w, m = adam_step(w, torch.tensor([[3.0]]), Moments.zero(w), torch.tensor([True]),
-    ...                  learning_rate=0.1, weight_decay=0.0)
+    >>> m = Moments.zero(w)
+    >>> adam_step_(w, torch.tensor([[3.0]]), m, torch.tensor([True]), Adam(0.1, weight_decay=0.0))
     >>> round(w.item(), 4), m.steps.tolist()
     (0.9, [1])
     """
-    steps = moments.steps + moving
-    gradient = torch.add(gradient, weights, alpha=weight_decay)
-    first = torch.lerp(moments.first, gradient, 1 - BETA1)
-    second = (moments.second * BETA2).addcmul_(gradient, gradient, value=1 - BETA2)
-    count = steps.clamp(min=1).to(torch.float64)
-    size = (learning_rate / (1 - BETA1**count)).to(weights.dtype)[:, None]
-    scale = (1 - BETA2**count).sqrt().to(weights.dtype)[:, None]
-    stepped = weights - size * first / (second.sqrt() / scale + EPSILON)
-    if bool(moving.all()):
-        return stepped, Moments(first, second, steps)
-    keep = moving[:, None]
-    return torch.where(keep, stepped, weights), Moments(
-        torch.where(keep, first, moments.first), torch.where(keep, second, moments.second), steps
-    )
+    adam_(weights, gradient, moments.first, moments.second, moments.steps, moving, settings)

@@ -55,9 +55,10 @@ class PrototypeTerm:
         assert forward.prototypes is not None
         assert forward.active is not None
         batch = forward.batch
-        used = (forward.active & (batch.motif_weight > 0)).to(forward.embedding.dtype)
+        active = batch.of_motifs(forward.active)
+        used = (active & (batch.motif_weight > 0)).to(forward.embedding.dtype)
         local = local_prototypes(forward.embedding, batch)
-        reference = forward.prototypes.detach()
+        reference = batch.of_motifs(forward.prototypes.detach())
         apart = prototype_distance(local, reference, self.distance) * used
         total = _row_sums(apart, batch)
         if self.reduce == "mean":

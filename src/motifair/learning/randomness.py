@@ -12,7 +12,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-_ODD = -7046029254386353131  # 2^64 / golden ratio, the usual increment of SplitMix64
+from motifair.kernels import mix, random_words
+
+__all__ = ["DropoutBits", "derive_seed", "fold", "order", "random_words", "stream_keys"]
 
 
 def stream_keys(seed: int, agents: Sequence[str], device: torch.device) -> Tensor:
@@ -30,24 +32,11 @@ def derive_seed(seed: int, purpose: str) -> int:
     return int.from_bytes(digest, "big")
 
 
-def mix(x: Tensor) -> Tensor:
-    """Scramble 64-bit integers (the finaliser of SplitMix64)."""
-    x = (x ^ _shift(x, 30)) * -4658895280553007687
-    x = (x ^ _shift(x, 27)) * -7723592293110705685
-    return x ^ _shift(x, 31)
-
-
 def fold(keys: Tensor, *counters: int | Tensor) -> Tensor:
     """Derive keys from keys and counters, one after another."""
     for counter in counters:
-        keys = mix(keys + torch.as_tensor(counter + 1, device=keys.device) * _ODD)
+        keys = mix(keys, counter)
     return keys
-
-
-def random_words(keys: Tensor, count: int) -> Tensor:
-    """Return `count` 64-bit words for each key, `(R,) -> (R, count)`."""
-    index = torch.arange(1, count + 1, device=keys.device) * _ODD
-    return mix(keys[:, None] + index)
 
 
 def order(key: Tensor, n: int) -> Tensor:
@@ -55,32 +44,29 @@ def order(key: Tensor, n: int) -> Tensor:
     return torch.argsort(random_words(key.reshape(1), n)[0], stable=True)
 
 
-class DropoutMasks:
-    """Scaled dropout masks from keyed bits: a byte of bits serves eight units at rate ½, else one.
+class DropoutBits:
+    """Keyed bits that say which units dropout keeps, 64 to a word.
 
-    Rates other than ½ are met to 1/256.
+    At rate ½ a random bit serves one unit; otherwise a random byte does, so that the rate is met
+    to 1/256.
     """
 
-    def __init__(self, rate: float, dtype: torch.dtype, device: torch.device) -> None:
-        byte = torch.arange(256)
-        if rate == 0.5:
-            table = (byte[:, None] >> torch.arange(8)) & 1
-        else:
-            table = (byte >= round(256 * rate))[:, None].long()
-        self.rate = rate
-        self.table = (table.double() / (1 - rate)).to(dtype=dtype, device=device)
+    def __init__(self, rate: float, device: torch.device) -> None:
+        self.rate, self.scale = rate, 1 / (1 - rate)
+        self.place = torch.tensor([1, 2, 4, 8, 16, 32, 64, 128], dtype=torch.uint8, device=device)
 
-    def __call__(self, keys: Tensor, layers: range, n: int, hidden: int) -> list[Tensor]:
-        """Return for each layer a mask `(R, n, hidden)` whose entries are 0 or 1/(1-rate)."""
-        number = torch.arange(layers.start, layers.stop, device=keys.device)
-        layer_keys = fold(keys[None, :], number[:, None]).reshape(-1)
-        units = self.table.shape[1]
-        words = -(-n * hidden // (8 * units))
-        byte = random_words(layer_keys, words).view(torch.uint8).reshape(-1).int()
-        mask = self.table.index_select(0, byte).view(len(layers), len(keys), -1)
-        return [m[:, : n * hidden].view(len(keys), n, hidden) for m in mask]
+    def __call__(self, keys: Tensor, units: Sequence[int]) -> list[Tensor]:
+        """Return for each layer the bits of its units in every row, `(R, words)`."""
+        words = [-(-n // 64) for n in units]
+        number = torch.arange(len(units), device=keys.device)
+        layer_keys = fold(keys[None, :], number[:, None])
+        bits = self.draw(layer_keys.flatten(), max(words)).view(len(units), len(keys), -1)
+        return [b[:, :n] for b, n in zip(bits, words, strict=True)]
 
-
-def _shift(x: Tensor, bits: int) -> Tensor:
-    """Shift right without carrying the sign along."""
-    return (x >> bits) & ((1 << (64 - bits)) - 1)
+    def draw(self, keys: Tensor, words: int) -> Tensor:
+        """Return bits for each key, `(K, words)`."""
+        if self.rate == 0.5:
+            return random_words(keys, words)
+        byte = random_words(keys, 8 * words).view(torch.uint8)
+        kept = (byte >= round(256 * self.rate)).view(len(keys), -1, 8)
+        return (kept * self.place).sum(dim=-1, dtype=torch.uint8).view(torch.int64)

@@ -29,8 +29,8 @@ def value_weights(value: Tensor) -> Tensor:
 def aggregate(updates: Tensor, weights: Tensor) -> Tensor:
     """E1, E12: u_N = Σ_i a_i u_i, `(..., A, D), (..., A) -> (..., D)`.
 
-    With a weight for each pair of agents `(A, A)` every agent has an aggregate of its own
-    `(A, D)`: row i holds the weights in agent i's.
+    With a weight for each pair of agents `(..., A, A)` every agent has an aggregate of its own
+    `(..., A, D)`: row i holds the weights in agent i's.
 
     >>> import torch
     >>> aggregate(torch.tensor([[1.0, 0.0], [0.0, 2.0]]), torch.tensor([0.5, 0.5])).tolist()

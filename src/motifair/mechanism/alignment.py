@@ -45,7 +45,7 @@ def alignment_with_others(updates: Tensor, weights: Tensor) -> Tensor:
 
 
 def shapley_alignment(updates: Tensor, weights: Tensor) -> Tensor:
-    """E2 with E6: exact Shapley value of ν(S) = cos(Σ_{j∈S} a_j u_j, u_N), `(A, D), (A,) -> (A,)`.
+    """E2 with E6: exact Shapley value of ν(S) = cos(Σ_{j∈S} a_j u_j, u_N), as `alignment` has it.
 
     All 2^A coalitions are valued through the Gram matrix of the weighted updates, so the cost in
     D is that of one product. ν(∅) = 0. The values add up to ν(N) = 1.
@@ -57,43 +57,55 @@ def shapley_alignment(updates: Tensor, weights: Tensor) -> Tensor:
     if agents > MOST_AGENTS_EXACT:
         raise ValueError(f"exact Shapley values are for at most {MOST_AGENTS_EXACT} agents")
     weighted = updates * weights.to(updates.dtype).unsqueeze(-1)
-    member = (torch.arange(2**agents)[:, None] >> torch.arange(agents)) & 1
-    member = member.to(dtype=updates.dtype, device=updates.device)
+    member = coalitions(agents, updates.device).to(updates.dtype)
     # <u_S, u_N>, |u_S| and |u_N| from inner products of the agents' vectors alone.
     gram = weighted @ weighted.mT
     square = ((member @ gram) * member).sum(dim=-1).clamp(min=0)
-    product = member @ gram.sum(dim=-1)
+    product = gram.sum(dim=-1) @ member.mT
     norm = square.sqrt()
     # A sum that cancels to within rounding has no direction.
-    rounding = ROUNDING * (member @ weighted.norm(dim=-1))
+    rounding = ROUNDING * (weighted.norm(dim=-1) @ member.mT)
     points = (norm >= SMALLEST_NORM) & (norm >= rounding)
-    defined = points & points[-1]
-    value = torch.where(defined, product / torch.where(defined, norm * norm[-1], 1.0), 0.0)
+    defined = points & points[..., -1:]
+    value = torch.where(defined, product / torch.where(defined, norm * norm[..., -1:], 1.0), 0.0)
     return shapley(value)
 
 
 def shapley(game: Tensor) -> Tensor:
-    """E2: φ_i = Σ_{S∌i} |S|!(A−|S|−1)!/A! · [ν(S∪{i}) − ν(S)], `(2^A,) -> (A,)`.
+    """E2: φ_i = Σ_{S∌i} |S|!(A−|S|−1)!/A! · [ν(S∪{i}) − ν(S)], `(..., 2^A) -> (..., A)`.
 
-    `game[s]` is the value of the coalition whose members are the set bits of s.
+    `game[..., s]` is the value of the coalition whose members are the set bits of s.
 
     >>> shapley(torch.tensor([0.0, 1.0, 1.0, 4.0])).tolist()
     [2.0, 2.0]
     """
-    agents = int(math.log2(len(game)))
-    coalition = torch.arange(len(game), device=game.device)
-    size = sum((coalition >> i) & 1 for i in range(agents))
-    chance = torch.tensor(
-        [1 / (agents * math.comb(agents - 1, s)) for s in range(agents)],
-        dtype=game.dtype,
-        device=game.device,
-    )
+    agents = int(math.log2(game.shape[-1]))
+    member = coalitions(agents, game.device)
+    size = member.sum(dim=-1)
+    chance = torch.stack([_chance(agents, s, game) for s in range(agents)])
     values = []
     for i in range(agents):
-        without = coalition[(coalition >> i) & 1 == 0]
-        gain = game[without | (1 << i)] - game[without]
-        values.append((chance[size[without]] * gain).sum())  # type: ignore[index]
-    return torch.stack(values)
+        without = torch.arange(game.shape[-1] // 2, device=game.device)
+        low = without & ((1 << i) - 1)  # all numbers whose bit i is not set
+        without = ((without - low) << 1) | low
+        gain = game[..., without | (1 << i)] - game[..., without]
+        values.append((chance[size[without]] * gain).sum(dim=-1))
+    return torch.stack(values, dim=-1)
+
+
+def coalitions(agents: int, device: torch.device) -> Tensor:
+    """Return who is in each coalition, `(2^A, A)`: agent i is in those whose bit i is set.
+
+    >>> coalitions(2, torch.device("cpu")).tolist()
+    [[0, 0], [1, 0], [0, 1], [1, 1]]
+    """
+    number = torch.arange(2**agents, device=device)
+    return (number[:, None] >> torch.arange(agents, device=device)) & 1
+
+
+def _chance(agents: int, size: int, like: Tensor) -> Tensor:
+    """Return |S|!(A−|S|−1)!/A!, on the device without a transfer."""
+    return like.new_full((), 1 / (agents * math.comb(agents - 1, size)))
 
 
 ALIGNMENTS = {

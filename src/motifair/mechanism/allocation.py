@@ -40,19 +40,20 @@ def sparsify(
 ) -> tuple[Tensor, Tensor]:
     """E3: reward_i = mask(u_N, ⌊D·q_i⌋), the largest components by magnitude, zero elsewhere.
 
-    `update (D,)`, `ratio (A,)` and the sizes of the blocks that are masked each by itself (one
-    block: the whole update) give the rewards `(A, D)` and how many components each agent keeps.
+    `update (..., D)`, `ratio (..., A)` and the sizes of the blocks that are masked each by itself
+    (one block: the whole update) give the rewards `(..., A, D)` and how many components each agent
+    keeps `(..., A)`.
     `up` rounds the counts up, as the gradient-based baselines do.
 
     >>> reward, kept = sparsify(torch.tensor([1.0, -3.0]), torch.tensor([1.0, 0.5, 0.0]), [2])
     >>> reward.tolist(), kept.tolist()
     ([[1.0, -3.0], [0.0, -3.0], [0.0, 0.0]], [2, 1, 0])
     """
-    rewards, kept = [], torch.zeros(len(ratio), dtype=torch.int64, device=update.device)
+    rewards, kept = [], torch.zeros_like(ratio, dtype=torch.int64)
     for block in torch.split(update, list(sizes), dim=-1):
         wanted = ratio * block.shape[-1]
         count = ((wanted - 1e-9).ceil() if up else wanted.floor()).long()
-        chosen = ranks(block) < count[:, None]
-        rewards.append(torch.where(chosen, block, 0.0))
+        chosen = ranks(block).unsqueeze(-2) < count.unsqueeze(-1)
+        rewards.append(torch.where(chosen, block.unsqueeze(-2), 0.0))
         kept += count
     return torch.cat(rewards, dim=-1), kept

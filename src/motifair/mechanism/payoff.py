@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from motifair.mechanism.alignment import shapley
+from motifair.mechanism.alignment import coalitions, shapley
 
 MOST_AGENTS_EXACT = 14
 
 
-def compensation(value: Tensor, earlier_mean: Tensor, rounds: int) -> Tensor:
+def compensation(value: Tensor, earlier_mean: Tensor, rounds: int | Tensor) -> Tensor:
     """E4: μ_i^t = max(r_i^t − mean of r_i^1..r_i^{t−1}, 0); 0 in the first round. `(..., A)`.
 
     `rounds` is t−1, how many rounds the mean is over.
@@ -18,9 +18,7 @@ def compensation(value: Tensor, earlier_mean: Tensor, rounds: int) -> Tensor:
     >>> compensation(torch.tensor([0.5, 0.125]), torch.tensor([0.25, 0.5]), rounds=5).tolist()
     [0.25, 0.0]
     """
-    if rounds == 0:
-        return torch.zeros_like(value)
-    return (value - earlier_mean).clamp(min=0)
+    return (value - earlier_mean).clamp(min=0) * (rounds > 0)
 
 
 def payoff(value: Tensor, bonus: Tensor, budget: float) -> Tensor:
@@ -36,21 +34,21 @@ def payoff(value: Tensor, bonus: Tensor, budget: float) -> Tensor:
 
 
 def equal_payoff(graphs: Tensor, budget: float) -> Tensor:
-    """Pay everyone B/N, `(A,) -> (A,)`."""
-    return torch.full(graphs.shape, budget / graphs.shape[-1], dtype=torch.float64)
+    """Pay everyone B/N, `(..., A) -> (..., A)`."""
+    return torch.full_like(graphs, budget / graphs.shape[-1], dtype=torch.float64)
 
 
 def individual_payoff(graphs: Tensor, budget: float) -> Tensor:
     """Pay by what each agent would be worth alone: Φ({i}) = log(1+|D_i|)."""
     share = torch.log1p(graphs.double())
-    return budget * share / share.sum()
+    return budget * share / share.sum(dim=-1, keepdim=True)
 
 
 def union_payoff(graphs: Tensor, budget: float) -> Tensor:
     """Pay by what would be lost without the agent: Φ(N) − Φ(N∖{i}), Φ(S) = log(1+Σ_S|D_j|)."""
-    total = graphs.double().sum()
+    total = graphs.double().sum(dim=-1, keepdim=True)
     share = torch.log1p(total) - torch.log1p(total - graphs)
-    return budget * share / share.sum()
+    return budget * share / share.sum(dim=-1, keepdim=True)
 
 
 def shapley_payoff(graphs: Tensor, budget: float) -> Tensor:
@@ -61,13 +59,14 @@ def shapley_payoff(graphs: Tensor, budget: float) -> Tensor:
     >>> shapley_payoff(torch.tensor([5, 5]), budget=1.0).tolist()
     [0.5, 0.5]
     """
-    agents = len(graphs)
+    agents = graphs.shape[-1]
     if agents > MOST_AGENTS_EXACT:
-        share = sampled_shapley(graphs.cpu().double())
+        one = graphs.reshape(-1, agents).cpu().double()
+        share = torch.stack([sampled_shapley(g) for g in one]).view_as(graphs).to(graphs.device)
     else:
-        member = (torch.arange(2**agents)[:, None] >> torch.arange(agents)) & 1
-        share = shapley(torch.log1p((member * graphs.cpu()).sum(dim=1).double()))
-    return budget * share / share.sum()
+        member = coalitions(agents, graphs.device).double()
+        share = shapley(torch.log1p(graphs.double() @ member.mT))
+    return budget * share / share.sum(dim=-1, keepdim=True)
 
 
 def sampled_shapley(graphs: Tensor, budget: int = 20_000_000) -> Tensor:

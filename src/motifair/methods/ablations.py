@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from motifair.config import Config
+from motifair.learning.randomness import fold, random_words
 from motifair.mechanism.aggregation import size_weights
 from motifair.methods.base import Method, Seen
 from motifair.methods.motifair import Motifair
@@ -17,6 +18,7 @@ class WithoutAlignment(Motifair):
     """Value by diversity alone."""
 
     name = "motifair-alignment"
+    stacked = True
     summary = "ablation: φ = 0, value by diversity alone"
     options = Motifair.options - {"alignment_of", "alignment_against"}
 
@@ -29,6 +31,7 @@ class WithoutDiversity(Motifair):
     """Value by alignment alone."""
 
     name = "motifair-diversity"
+    stacked = True
     summary = "ablation: α2 = 0, value by alignment alone"
     options = Motifair.options - {"diversity_weight"}
 
@@ -40,6 +43,7 @@ class WithoutAllocation(Motifair):
     """Everyone receives the whole update, whatever its value."""
 
     name = "motifair-allocation"
+    stacked = True
     summary = "ablation: the whole update for everyone"
     options = Motifair.options - {"beta", "mask_scope"}
 
@@ -52,6 +56,7 @@ class WithoutAggregation(Motifair):
     """Updates weigh by data size; value still drives rewards, payoffs and prototypes."""
 
     name = "motifair-aggregation"
+    stacked = True
     summary = "ablation: updates weighed by data size"
     options = Motifair.options - {"aggregation"}
 
@@ -64,6 +69,7 @@ class WithoutPrototypes(Motifair):
     """No prototypes are exchanged; motif keys still give the diversity."""
 
     name = "motifair-prototypes"
+    stacked = True
     summary = "ablation: λ = 0, no prototypes"
     options = Motifair.options - {"prototype_distance", "prototype_reduce", "prototype_weight"}
 
@@ -78,14 +84,16 @@ class RandomRewards(Method):
     """
 
     name = "random-rewards"
+    stacked = True
     summary = "control: sparse rewards by random values"
 
     def valuate(self, seen: Seen, alignment: Tensor) -> Tensor:
         """Draw values, by seed and round."""
-        generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + seen.rounds)
-        drawn = torch.rand(len(seen.value), generator=generator, dtype=torch.float64)
-        return (drawn / drawn.sum()).to(seen.value.device)
+        key = fold(torch.zeros_like(seen.rounds).view(1), self.config.seed, seen.rounds)
+        words = random_words(key, seen.value.shape[-1])[0]
+        drawn = ((words >> 11) & ((1 << 53) - 1)).double() + 1  # 1 to 2^53: never 0
+        return (drawn / drawn.sum()).expand_as(seen.value)
 
     def ratio(self, seen: Seen, value: Tensor) -> Tensor:
         """Return r_i / max_j r_j."""
-        return value / value.max()
+        return value / value.amax(dim=-1, keepdim=True)

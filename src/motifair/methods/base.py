@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -24,9 +25,13 @@ class Seen:
     `updates` are as the method prepared them, `sent` as they were uploaded, `gradients` the mean
     raw gradients, all `(A, D)`; the rest is `(A,)`: the norm of the last raw gradient, training
     graphs, diversity (NaN for a method without motifs), the value after the previous round, the
-    mean of all earlier values (over `rounds` rounds). `memory` is what the method itself keeps.
-    `judge` tells how accurate the server's model would be on validation graphs with each of some
-    updates added, `(A, D) -> (A,)`, for methods that ask agents to lend such graphs.
+    mean of all earlier values (over `rounds` rounds, a tensor without axes). `memory` is what the
+    method itself keeps. `judge` tells how accurate the server's model would be on validation graphs
+    with each of some updates added, `(A, D) -> (A,)`, for methods that ask agents to lend such
+    graphs.
+
+    Methods that are `stacked` see several federations at once: everything has one more axis in
+    front, over federations.
     """
 
     updates: Tensor
@@ -37,9 +42,22 @@ class Seen:
     diversity: Tensor
     value: Tensor
     earlier_mean: Tensor
-    rounds: int
+    rounds: Tensor
     memory: Memory = field(default_factory=dict)
     judge: Callable[[Tensor], Tensor] | None = None
+
+    def each(self) -> Iterator[Seen]:
+        """Take several federations apart."""
+        for f in range(len(self.graphs)):
+            parts = {k.name: getattr(self, k.name) for k in fields(self)}
+            own = {k: v[f] for k, v in parts.items() if isinstance(v, Tensor) and v.dim() > 0}
+            memory = {k: v[f] for k, v in self.memory.items()}
+            judge = None if self.judge is None else partial(self._judge_one, f)
+            yield replace(self, **own, memory=memory, judge=judge)
+
+    def _judge_one(self, f: int, updates: Tensor) -> Tensor:
+        assert self.judge is not None
+        return self.judge(updates.expand(len(self.graphs), *updates.shape))[f]
 
 
 class Method:
@@ -47,6 +65,10 @@ class Method:
 
     A subclass overrides what it does differently. `options` names the options beyond data, model
     and training that the method obeys; a user who sets another one is told so.
+
+    A class that says `stacked = True` of itself (it is not inherited) takes tensors with an axis of
+    federations in front and decides nothing on the host: on a GPU all splits then are one stack,
+    and a round is recorded once and replayed. Others are called split by split.
     """
 
     name: ClassVar[str]
@@ -57,9 +79,15 @@ class Method:
     uses_motifs: ClassVar[bool] = False
     mask_up: ClassVar[bool] = False  # whether the number of kept components is rounded up
     validation: ClassVar[float] = 0.0  # share of its training graphs each agent lends the server
+    stacked: ClassVar[bool] = False
 
     def __init__(self, config: Config) -> None:
         self.config = config
+
+    @classmethod
+    def takes_stacks(cls) -> bool:
+        """Whether this very class, not one it inherits from, says that it is `stacked`."""
+        return bool(cls.__dict__.get("stacked", False))
 
     @property
     def share(self) -> str:
@@ -95,7 +123,10 @@ class Method:
         return updates
 
     def remember(self, seen: Seen) -> Memory:
-        """Return what the method keeps until the next round (tensors; they are checkpointed)."""
+        """Return what the method keeps until the next round.
+
+        Tensors, which are checkpointed; their shapes are the same after every round.
+        """
         return seen.memory
 
     def turning_point(self, before: Memory, after: Memory) -> bool:
@@ -137,5 +168,5 @@ class Method:
 
     def settle(self, seen: Seen, value: Tensor) -> tuple[Tensor, Tensor]:
         """Return payoffs and compensations, `(A,)` each."""
-        equal = torch.full_like(value, self.config.budget / len(value))
+        equal = torch.full_like(value, self.config.budget / value.shape[-1])
         return equal, torch.zeros_like(value)

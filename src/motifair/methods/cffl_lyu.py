@@ -18,6 +18,7 @@ class CFFLLyu(Method):
     """
 
     name = "cffl-lyu"
+    stacked = True
     summary = "reputation by validation accuracy, with removal; needs lent graphs"
     options = frozenset({"budget", "contribution"})
     validation = 0.05
@@ -38,21 +39,20 @@ class CFFLLyu(Method):
 
     def prepare(self, updates: Tensor) -> Tensor:
         """Keep the largest tenth of each update."""
-        size = updates.shape[1]
-        share = torch.tensor([self.uploaded], dtype=updates.dtype, device=updates.device)
-        return torch.cat([sparsify(u, share, [size])[0] for u in updates])
+        share = torch.full_like(updates[..., :1], self.uploaded)
+        return sparsify(updates, share, [updates.shape[-1]])[0].squeeze(-2)
 
     def remember(self, seen: Seen) -> Memory:
         """Judge every update, and give each agent its reputation."""
         assert seen.judge is not None
         here = seen.value != 0
         reached = torch.where(here, seen.judge(seen.updates).to(seen.value), 0.0)
-        share = reached / reached.sum() if reached.sum() > 0 else torch.zeros_like(reached)
+        share = reached / reached.sum(dim=-1, keepdim=True).clamp(min=1e-12)
         value = self.smoothing * seen.value + (1 - self.smoothing) * share
         value = torch.where(here, torch.sinh(self.sharpness * value), 0.0)
-        value = value / value.sum()
-        value = torch.where(value < self.threshold / here.sum(), 0.0, value)
-        return {"reached": reached, "value": value / value.sum()}
+        value = value / value.sum(dim=-1, keepdim=True)
+        value = torch.where(value < self.threshold / here.sum(dim=-1, keepdim=True), 0.0, value)
+        return {"reached": reached, "value": value / value.sum(dim=-1, keepdim=True)}
 
     def weigh(self, seen: Seen) -> Tensor:
         """Add the updates of those that are still there."""
@@ -68,11 +68,12 @@ class CFFLLyu(Method):
 
     def ratio(self, seen: Seen, value: Tensor) -> Tensor:
         """Return reputation times data, each relative to the largest."""
-        return value / value.max() * (seen.graphs / seen.graphs.max())
+        most, largest = value.amax(dim=-1, keepdim=True), seen.graphs.amax(dim=-1, keepdim=True)
+        return value / most * (seen.graphs / largest)
 
     def adjust(self, seen: Seen, value: Tensor, reward: Tensor) -> Tensor:
         """Take out what the agent itself uploaded and has already."""
-        return reward - torch.where((value != 0)[:, None], seen.updates, 0.0)
+        return reward - torch.where((value != 0).unsqueeze(-1), seen.updates, 0.0)
 
     def retain(self, seen: Seen, kept: Tensor) -> Tensor:
         """Keep one's own clipped step."""

@@ -7,8 +7,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from motifair.mechanism.aggregation import size_weights
-from motifair.mechanism.alignment import alignment, cosine
+from motifair.mechanism.aggregation import aggregate, size_weights
+from motifair.mechanism.alignment import alignment
 from motifair.mechanism.allocation import reward_ratio
 from motifair.methods.base import Method, Seen
 
@@ -21,6 +21,7 @@ class CGSV(Method):
     """
 
     name = "cgsv"
+    stacked = True
     summary = "gradient-based value, smoothed; sparse rewards, tensor by tensor"
     options = frozenset({"share", "beta", "budget", "contribution"})
     mask_up = True
@@ -34,13 +35,13 @@ class CGSV(Method):
 
     def prepare(self, updates: Tensor) -> Tensor:
         """Scale every update to the mean length."""
-        norm = updates.norm(dim=1, keepdim=True)
-        scaled: Tensor = updates * (norm.mean() / (norm + 1e-7))
+        norm = updates.norm(dim=-1, keepdim=True)
+        scaled: Tensor = updates * (norm.mean(dim=-2, keepdim=True) / (norm + 1e-7))
         return scaled
 
     def weigh(self, seen: Seen) -> Tensor:
         """Weigh by size in the first round, then by value."""
-        return size_weights(seen.graphs) if seen.rounds == 0 else seen.value
+        return torch.where(seen.rounds == 0, size_weights(seen.graphs), seen.value)
 
     def align(self, seen: Seen, weights: Tensor) -> Tensor:
         """Return cos(u_i, u_N)."""
@@ -48,10 +49,10 @@ class CGSV(Method):
 
     def valuate(self, seen: Seen, alignment: Tensor) -> Tensor:
         """Smooth from 0, keep above a least value, normalise."""
-        before = seen.value if seen.rounds else torch.zeros_like(seen.value)
+        before = seen.value * (seen.rounds > 0)
         value = self.smoothing * before + (1 - self.smoothing) * alignment
         value = value.clamp(min=self.least)
-        return value / value.sum()
+        return value / value.sum(dim=-1, keepdim=True)
 
     def ratio(self, seen: Seen, value: Tensor) -> Tensor:
         """Return tanh(β r_i) / max_j tanh(β r_j)."""
@@ -62,6 +63,7 @@ class DW(CGSV):
     """The same rewards, with the share of the data as value."""
 
     name = "dw"
+    stacked = True
     summary = "value by data size; sparse rewards, tensor by tensor"
 
     def weigh(self, seen: Seen) -> Tensor:
@@ -81,13 +83,14 @@ class EU(CGSV):
     """The same rewards, with Euclidean closeness instead of the cosine."""
 
     name = "eu"
+    stacked = True
     summary = "value by Euclidean closeness of updates; sparse rewards, tensor by tensor"
 
     def align(self, seen: Seen, weights: Tensor) -> Tensor:
         """Return 1 − |u_i − u_N| / (|u_i| + |u_N|)."""
-        total = (seen.updates * weights[:, None]).sum(dim=0)
-        lengths: Tensor = seen.updates.norm(dim=1) + total.norm()
-        apart: Tensor = (seen.updates - total).norm(dim=1)
+        total = aggregate(seen.updates, weights).unsqueeze(-2)
+        lengths: Tensor = seen.updates.norm(dim=-1) + total.norm(dim=-1)
+        apart: Tensor = (seen.updates - total).norm(dim=-1)
         return 1 - apart / lengths.clamp(min=1e-12)
 
 
@@ -97,6 +100,7 @@ class CFFL(CGSV):
     """
 
     name = "cffl"
+    stacked = True
     summary = "reputation with removal (RFFL); agents keep their own clipped step"
     options = frozenset({"share", "budget", "contribution"})
     threshold: ClassVar[float] = 1 / 3
@@ -104,34 +108,31 @@ class CFFL(CGSV):
 
     def prepare(self, updates: Tensor) -> Tensor:
         """Clip updates to the mean length."""
-        return updates * self.clip(updates)[:, None]
+        return updates * self.clip(updates).unsqueeze(-1)
 
     def clip(self, updates: Tensor) -> Tensor:
         """Return the factor that shortens each update to the mean length, `(A,)`."""
-        norm: Tensor = updates.norm(dim=1)
-        return (norm.mean() / norm.clamp(min=1e-12)).clamp(max=1)
+        norm: Tensor = updates.norm(dim=-1)
+        return (norm.mean(dim=-1, keepdim=True) / norm.clamp(min=1e-12)).clamp(max=1)
 
     def align(self, seen: Seen, weights: Tensor) -> Tensor:
         """Return cos(u_i, u_N)."""
-        return cosine(seen.updates, (seen.updates * weights[:, None]).sum(dim=0))
+        return alignment(seen.updates, weights)
 
     def valuate(self, seen: Seen, alignment: Tensor) -> Tensor:
         """Smooth, and after some patience remove who falls behind; a removed agent has value 0."""
-        before = seen.value if seen.rounds else torch.zeros_like(seen.value)
-        here = torch.ones_like(before, dtype=torch.bool)
-        if seen.rounds > self.patience:
-            here = before != 0
+        before = seen.value * (seen.rounds > 0)
+        here = (before != 0) | (seen.rounds <= self.patience)
         value = self.smoothing * before + (1 - self.smoothing) * alignment
         value = torch.where(here, value, 0.0)
-        value = value / value.sum()
-        if seen.rounds >= self.patience:
-            value = torch.where(value < self.threshold / here.sum(), 0.0, value)
-            value = value / value.sum()
-        return value
+        value = value / value.sum(dim=-1, keepdim=True)
+        behind = value < self.threshold / here.sum(dim=-1, keepdim=True)
+        value = torch.where(behind & (seen.rounds >= self.patience), 0.0, value)
+        return value / value.sum(dim=-1, keepdim=True)
 
     def ratio(self, seen: Seen, value: Tensor) -> Tensor:
         """Return r_i / max_j r_j, and nothing for a negative value."""
-        return (value / value.max()).clamp(min=0)
+        return (value / value.amax(dim=-1, keepdim=True)).clamp(min=0)
 
     def retain(self, seen: Seen, kept: Tensor) -> Tensor:
         """Keep one's own step, clipped."""

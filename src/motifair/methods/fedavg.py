@@ -9,4 +9,5 @@ class FedAvg(Method):
     """E1; the base recipe as it is."""
 
     name = "fedavg"
+    stacked = True
     summary = "federated averaging: the size-weighted mean of the updates for everyone"

@@ -12,6 +12,7 @@ class FedProx(Method):
     """FedAvg with (μ/2)·|w − w_received|² over the shared parameters in the local objective."""
 
     name = "fedprox"
+    stacked = True
     summary = "federated averaging with a proximal term (μ = 0.01)"
     mu: ClassVar[float] = 0.01
 

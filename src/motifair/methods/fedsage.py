@@ -10,5 +10,6 @@ class FedSage(Method):
     """FedAvg with another encoder."""
 
     name = "fedsage"
+    stacked = True
     summary = "federated averaging with a GraphSAGE encoder"
     model = SAGE

@@ -10,6 +10,7 @@ class FedStar(Method):
     """FedAvg of the structure channel alone; everything else stays personal."""
 
     name = "fedstar"
+    stacked = True
     summary = "two channels; only the structure channel is averaged"
     options = frozenset({"budget"})
     model = Star

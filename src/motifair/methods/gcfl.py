@@ -75,7 +75,7 @@ class GCFL(Method):
         inside = seen.updates[members]
         return (
             len(members) > self.smallest
-            and seen.rounds >= self.settled
+            and bool(seen.rounds >= self.settled)
             and bool(inside.mean(dim=0).norm() < small)
             and bool(inside.norm(dim=1).max() > large)
         )
@@ -116,21 +116,21 @@ class GCFLPlus(GCFL):
 
     def begin(self, agents: int, device: torch.device) -> Memory:
         """Start with one cluster and empty sequences."""
-        empty = torch.zeros(agents, 0, dtype=torch.float64, device=device)
-        return {**super().begin(agents, device), "norms": empty}
+        unknown = torch.full((agents, self.thresholds[2]), torch.nan, device=device)
+        return {**super().begin(agents, device), "norms": unknown.double()}
 
     def observe(self, memory: Memory, seen: Seen) -> Memory:
         """Append the norm of the last gradient."""
-        norms = torch.cat([memory["norms"], seen.gradient_norm[:, None]], dim=1)
-        return {**memory, "norms": norms[:, -self.thresholds[2] :]}
+        norms = torch.cat([memory["norms"][:, 1:], seen.gradient_norm[:, None]], dim=1)
+        return {**memory, "norms": norms}
 
     def forget(self, memory: Memory) -> Memory:
         """Begin all sequences again."""
-        return {**memory, "norms": memory["norms"][:, :0]}
+        return {**memory, "norms": torch.full_like(memory["norms"], torch.nan)}
 
     def should_split(self, members: list[int], seen: Seen, memory: Memory) -> bool:
         """Wait also until the sequences are long enough."""
-        enough = memory["norms"].shape[1] >= self.thresholds[2]
+        enough = bool(memory["norms"][:, 0].isfinite().all())
         return enough and super().should_split(members, seen, memory)
 
     def similarity(self, members: list[int], seen: Seen, memory: Memory) -> Tensor:

@@ -11,13 +11,14 @@ from motifair.mechanism.alignment import ALIGNMENTS
 from motifair.mechanism.allocation import reward_ratio
 from motifair.mechanism.payoff import SIZE_PAYOFFS, compensation, payoff
 from motifair.mechanism.value import update_value
-from motifair.methods.base import Method, Seen
+from motifair.methods.base import Memory, Method, Seen
 
 
 class Motifair(Method):
     """E3-E5, E7-E13 as the configuration reads them."""
 
     name = "motifair"
+    stacked = True
     summary = "value by alignment and motif diversity; sparse rewards; payoffs; prototypes"
     uses_motifs = True
     options = frozenset(
@@ -78,8 +79,8 @@ class Motifair(Method):
         if against == "shapley":
             # Shapley values add up to 1, cosines to about A: put both on one scale, so that the
             # weight of diversity keeps its meaning.
-            total = found.sum()
-            cosines = ALIGNMENTS["all"](vectors, weights).sum()
+            total = found.sum(dim=-1, keepdim=True)
+            cosines = ALIGNMENTS["all"](vectors, weights).sum(dim=-1, keepdim=True)
             found = found * torch.where(total.abs() > 1e-12, cosines / total, 0.0)
         return found
 
@@ -98,10 +99,15 @@ class Motifair(Method):
         """E3."""
         return reward_ratio(value, self.config.beta)
 
+    def remember(self, seen: Seen) -> Memory:
+        """Keep payoffs by data size, which are the same in every round."""
+        if self.config.payoff == "paper" or seen.memory:
+            return seen.memory
+        return {"payoff": SIZE_PAYOFFS[self.config.payoff](seen.graphs, self.config.budget)}
+
     def settle(self, seen: Seen, value: Tensor) -> tuple[Tensor, Tensor]:
         """E4 and E5, or a rule that looks at data sizes alone."""
         bonus = compensation(value, seen.earlier_mean, seen.rounds)
         if self.config.payoff == "paper":
             return payoff(value, bonus, self.config.budget), bonus.where(value >= 0, 0.0)
-        paid = SIZE_PAYOFFS[self.config.payoff](seen.graphs, self.config.budget)
-        return paid.to(value.device), 0 * bonus
+        return seen.memory["payoff"], torch.zeros_like(value)

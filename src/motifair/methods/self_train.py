@@ -12,6 +12,7 @@ class SelfTrain(Method):
     """Nothing is exchanged and nothing is paid."""
 
     name = "self-train"
+    stacked = True
     summary = "every agent alone, from the same initial weights"
     options = frozenset()
     global_model = False

@@ -13,6 +13,7 @@ from torch import Tensor
 from motifair.bags import BagSum
 from motifair.graphs.batch import Batch
 from motifair.models.layout import Layout
+from motifair.models.perceptron import ALL, Keep, rectify
 
 Parameters = dict[str, Tensor]
 
@@ -21,9 +22,9 @@ class Model(ABC):
     """A graph classifier: node embeddings, summed over a graph → linear, ReLU, dropout → linear.
 
     It holds no parameters: every call takes the weights of R agents `(R, D)`, unpacked by
-    `layout`, and their graphs. Dropout masks, one for each layer and a last one for the graphs,
-    are multiplied in; without them nothing is dropped. A new network says what its body is made
-    of and how it embeds graphs.
+    `layout`, and their graphs. `keep` says what dropout keeps, in each layer and at last in the
+    head; without it nothing is dropped. A new network says what its body is made of and how it
+    embeds graphs.
     """
 
     summed_inputs: ClassVar[bool] = False  # whether the first layer reads closed-neighbourhood sums
@@ -44,14 +45,12 @@ class Model(ABC):
         """Return names and shapes of the parameters between input and head."""
 
     @abstractmethod
-    def embed(self, p: Parameters, batch: Batch, masks: Sequence[Tensor] = ()) -> Tensor:
+    def embed(self, p: Parameters, batch: Batch, keep: Sequence[Keep] = ()) -> Tensor:
         """Return the graph embeddings f_ω(G), `(R, G, H)`."""
 
-    def classify(self, p: Parameters, embedding: Tensor, masks: Sequence[Tensor] = ()) -> Tensor:
+    def classify(self, p: Parameters, embedding: Tensor, keep: Sequence[Keep] = ()) -> Tensor:
         """Return log-probabilities, `(R, G, H) -> (R, G, classes)`."""
-        x = F.relu(linear(embedding, p, "post"))
-        if masks:
-            x = x * masks[self.layers]
+        x = rectify(linear(embedding, p, "post"), kept(keep, self.layers))
         return F.log_softmax(linear(x, p, "readout"), dim=-1)
 
     def first(self, p: Parameters, batch: Batch) -> Tensor:
@@ -70,8 +69,18 @@ def linear_parts(name: str, inputs: int, outputs: int) -> list[tuple[str, tuple[
 
 def linear(x: Tensor, parameters: Parameters, name: str) -> Tensor:
     """Apply each agent's own linear map: `(R, n, in) -> (R, n, out)`."""
-    bias = parameters[f"{name}.bias"][:, None, :]
-    return torch.baddbmm(bias, x, parameters[f"{name}.weight"])
+    weight, bias = pair(parameters, name)
+    return torch.baddbmm(bias[:, None], x, weight)
+
+
+def pair(parameters: Parameters, name: str) -> tuple[Tensor, Tensor]:
+    """Return weight and bias of a linear map."""
+    return parameters[f"{name}.weight"], parameters[f"{name}.bias"]
+
+
+def kept(keep: Sequence[Keep], layer: int) -> Keep:
+    """Return what dropout keeps in a layer."""
+    return keep[layer] if keep else ALL
 
 
 def over_nodes(bag_sum: BagSum, x: Tensor) -> Tensor:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from motifair.graphs.batch import Batch
-from motifair.models.base import Model, Parameters, linear, linear_parts, over_nodes
+from motifair.models.base import Model, Parameters, kept, linear_parts, over_nodes, pair
+from motifair.models.perceptron import Keep, perceptron
 
 
 class GIN(Model):
@@ -24,16 +24,16 @@ class GIN(Model):
             parts += linear_parts(f"convs.{k}.nn.2", self.hidden, self.hidden)
         return parts
 
-    def embed(self, p: Parameters, batch: Batch, masks: Sequence[Tensor] = ()) -> Tensor:
+    def embed(self, p: Parameters, batch: Batch, keep: Sequence[Keep] = ()) -> Tensor:
         """Return the graph embeddings; the first convolution works on distinct inputs."""
         x = self.first(p, batch)
         for k in range(self.layers):
-            if k > 0:
-                x = over_nodes(batch.closed, x)
-            x = F.relu(linear(x, p, f"convs.{k}.nn.0"))
-            x = F.relu(linear(x, p, f"convs.{k}.nn.2"))
-            if k == 0:
-                x = over_nodes(batch.spread, x)
-            if masks:
-                x = x * masks[k]
+            x = perceptron(
+                x,
+                pair(p, f"convs.{k}.nn.0"),
+                pair(p, f"convs.{k}.nn.2"),
+                before=None if k == 0 else batch.closed,
+                after=batch.spread if k == 0 else None,
+                keep=kept(keep, k),
+            )
         return over_nodes(batch.pool, x)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from motifair.graphs.batch import Batch
-from motifair.models.base import Model, Parameters, linear, linear_parts, over_nodes
+from motifair.models.base import Model, Parameters, kept, linear, linear_parts, over_nodes
+from motifair.models.perceptron import Keep, rectify
 
 
 class SAGE(Model):
@@ -23,13 +23,11 @@ class SAGE(Model):
             parts.append((f"convs.{k}.lin_r.weight", (self.hidden, self.hidden)))
         return parts
 
-    def embed(self, p: Parameters, batch: Batch, masks: Sequence[Tensor] = ()) -> Tensor:
+    def embed(self, p: Parameters, batch: Batch, keep: Sequence[Keep] = ()) -> Tensor:
         """Return the graph embeddings; an isolated node's neighbours have mean 0."""
         x = over_nodes(batch.spread, self.first(p, batch))
         for k in range(self.layers):
             mean = (over_nodes(batch.closed, x) - x) / batch.degree.clamp(min=1)
             own = torch.bmm(x, p[f"convs.{k}.lin_r.weight"])
-            x = F.relu(linear(mean, p, f"convs.{k}.lin_l") + own)
-            if masks:
-                x = x * masks[k]
+            x = rectify(linear(mean, p, f"convs.{k}.lin_l") + own, kept(keep, k))
         return over_nodes(batch.pool, x)

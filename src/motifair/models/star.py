@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from motifair.graphs.batch import Batch
 from motifair.graphs.features import DEGREES, WALKS
-from motifair.models.base import Model, Parameters, linear, linear_parts, over_nodes
+from motifair.models.base import Model, Parameters, kept, linear, linear_parts, over_nodes, pair
+from motifair.models.perceptron import Keep, perceptron
 
 
 class Star(Model):
@@ -33,17 +33,19 @@ class Star(Model):
             parts.append((f"structure_convs.{k}.lin.weight", (H, H)))
         return parts + linear_parts("merge", 2 * H, H)
 
-    def embed(self, p: Parameters, batch: Batch, masks: Sequence[Tensor] = ()) -> Tensor:
+    def embed(self, p: Parameters, batch: Batch, keep: Sequence[Keep] = ()) -> Tensor:
         """Return the graph embeddings."""
         x = over_nodes(batch.spread, self.first(p, batch))
         s = linear(batch.structure, p, "structure")
         scale = (batch.degree + 1).rsqrt()
         for k in range(self.layers):
-            both = over_nodes(batch.closed, torch.cat([x, s], dim=-1))
-            x = F.relu(linear(both, p, f"convs.{k}.nn.0"))
-            x = F.relu(linear(x, p, f"convs.{k}.nn.2"))
-            if masks:
-                x = x * masks[k]
+            x = perceptron(
+                torch.cat([x, s], dim=-1),
+                pair(p, f"convs.{k}.nn.0"),
+                pair(p, f"convs.{k}.nn.2"),
+                before=batch.closed,
+                keep=kept(keep, k),
+            )
             s = torch.bmm(s, p[f"structure_convs.{k}.lin.weight"])
             s = scale * over_nodes(batch.closed, scale * s)
             s = torch.tanh(s + p[f"structure_convs.{k}.bias"][:, None])

@@ -10,15 +10,15 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-import networkx as nx
 import numpy as np
 from scipy import sparse
 
 from motifair.files import cache_folder, write_atomic
 from motifair.graphs.graph_set import GraphSet, Ints
-from motifair.motifs.kernels import chordless_rings, ring_labels
+from motifair.graphs.kernels import number_sparse_rows
+from motifair.motifs.kernels import basis_rings, chordless_rings, ring_labels
 
-FORMAT = 1  # part of the cache key: raise it when extraction changes
+FORMAT = 2  # part of the cache key: raise it when extraction changes
 
 
 @dataclass(frozen=True)
@@ -56,44 +56,47 @@ def count_motifs(graphs: GraphSet, labels: Ints, *, rings: str, max_ring: int) -
 
 def extract_motifs(graphs: GraphSet, labels: Ints, *, rings: str, max_ring: int) -> MotifCounts:
     """Count motifs without looking at the cache (see `count_motifs`)."""
-    arrays = (graphs.node_start, graphs.edge_start, graphs.neighbour)
     edge_label = np.zeros(0, np.int64) if graphs.edge_label is None else graphs.edge_label
-    if rings == "chordless":
-        ring, length = chordless_rings(*arrays, max_ring)
-    else:
-        ring, length = _basis_rings(graphs, max_ring)
-    sequence, on_ring = ring_labels(
-        ring, length, labels, edge_label, graphs.edge_start, graphs.neighbour
+    ring, length = (_chordless if rings == "chordless" else _basis)(graphs, max_ring)
+    start = np.concatenate([[0], np.cumsum(length, dtype=np.int64)])
+    ring_graph = graphs.node_graph[ring[start[:-1]]]
+    nodes, edges, on_ring = ring_labels(
+        ring, start, labels, edge_label, graphs.edge_start, graphs.neighbour
     )
-    ring_code, ring_keys = _ring_codes(sequence, length, graphs.edge_label is not None)
-    ring_graph = graphs.node_graph[ring[:, 0]] if len(ring) else np.zeros(0, np.int64)
+    ring_code, ring_keys = _ring_codes(nodes, edges, start, graphs.edge_label is not None)
     bond_code, bond_graph, bond_keys = _bonds(graphs, labels, on_ring)
     column = np.concatenate([bond_code, ring_code + len(bond_keys)])
     row = np.concatenate([bond_graph, ring_graph])
-    keys = np.array([*bond_keys, *ring_keys], dtype=str)
+    keys = [*bond_keys, *ring_keys]
     counts = sparse.coo_array(
         (np.ones(len(row), np.int64), (row, column)), shape=(len(graphs), len(keys))
     ).tocsr()
-    order = np.argsort(keys, kind="stable")
-    return MotifCounts(sparse.csr_array(counts[:, order]), tuple(str(k) for k in keys[order]))
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    return MotifCounts(sparse.csr_array(counts[:, order]), tuple(keys[k] for k in order))
 
 
-def _ring_codes(sequence: Ints, length: Ints, edge_labels: bool) -> tuple[Ints, list[str]]:
-    """Number the distinct sequences (exactly, however large the labels), and write their keys."""
-    step = 1 if edge_labels else 2
-    # The length is part of the sequence: the padding could be a label, too.
-    code, first = number_rows(np.column_stack([length, sequence[:, ::step]]))
-    keys = []
-    for k in first:
-        nodes = sequence[k, 0 : 2 * length[k] : 2]
-        edges = sequence[k, 1 : 2 * length[k] : 2]
-        words = (
-            [f"{n}/{e}" for n, e in zip(nodes, edges, strict=True)]
-            if edge_labels
-            else [str(n) for n in nodes]
-        )
-        keys.append("ring " + " ".join(words))
-    return code, keys
+def _chordless(graphs: GraphSet, max_ring: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the nodes of all chordless rings, one after another, and the length of each."""
+    rings, length = chordless_rings(
+        graphs.node_start, graphs.edge_start, graphs.neighbour, max_ring
+    )
+    return rings[np.arange(max_ring) < length[:, None]], length
+
+
+def _basis(graphs: GraphSet, max_ring: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the nodes of all rings of a basis, one after another, and the length of each."""
+    nodes, length = basis_rings(graphs.edge_start, graphs.neighbour)
+    kept = (length <= max_ring) | (max_ring == 0)
+    return nodes[np.repeat(kept, length)], length[kept]
+
+
+def _ring_codes(nodes: Ints, edges: Ints, start: Ints, edge_labels: bool) -> tuple[Ints, list[str]]:
+    """Number the distinct sequences of labels, and write their keys."""
+    code, first = number_sparse_rows(start, nodes, edges)
+    words = nodes.astype(str)
+    if edge_labels:
+        words = np.char.add(np.char.add(words, "/"), edges.astype(str))
+    return code, ["ring " + " ".join(words[start[k] : start[k + 1]]) for k in first]
 
 
 def _bonds(graphs: GraphSet, labels: Ints, on_ring: np.ndarray) -> tuple[Ints, Ints, list[str]]:
@@ -127,32 +130,6 @@ def number_rows(rows: Ints) -> tuple[Ints, Ints]:
     return code, first
 
 
-def _basis_rings(graphs: GraphSet, max_ring: int) -> tuple[np.ndarray, np.ndarray]:
-    """Take networkx's cycle basis, with nodes and neighbours in order and the root fixed."""
-    found: list[list[int]] = []
-    pairs, _ = graphs.edge_list()
-    graph: nx.Graph[int] = nx.Graph()
-    graph.add_nodes_from(range(len(graphs.degree)))
-    graph.add_edges_from(pairs.tolist())
-    for component in nx.connected_components(graph):
-        nodes = sorted(component)
-        part: nx.Graph[int] = nx.Graph()
-        part.add_nodes_from(nodes)
-        part.add_edges_from((v, int(w)) for v in nodes for w in _neighbours(graphs, v))
-        found += nx.cycle_basis(part, root=nodes[0])
-    kept = [r for r in found if max_ring == 0 or len(r) <= max_ring]
-    length = np.array([len(r) for r in kept], dtype=np.int32)
-    rings = np.zeros((len(kept), int(length.max(initial=1))), dtype=np.int32)
-    for k, ring in enumerate(kept):
-        rings[k, : len(ring)] = ring
-    return rings, length
-
-
-def _neighbours(graphs: GraphSet, node: int) -> Ints:
-    """Return the sorted neighbours of a node."""
-    return graphs.neighbour[graphs.edge_start[node] : graphs.edge_start[node + 1]]
-
-
 def _content(graphs: GraphSet, labels: Ints, rings: str, max_ring: int) -> str:
     """Hash everything the counts depend on."""
     sha = hashlib.sha256(json.dumps([FORMAT, rings, max_ring]).encode())
@@ -168,7 +145,7 @@ def _stored(path: Path, graphs: int) -> MotifCounts | None:
     try:
         with np.load(path, allow_pickle=False) as stored:
             matrix = (stored["data"], stored["indices"], stored["indptr"])
-            keys = tuple(str(k) for k in stored["keys"])
+            keys = tuple(stored["keys"].tobytes().decode().splitlines())
         return MotifCounts(sparse.csr_array(matrix, shape=(graphs, len(keys))), keys)
     except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error):
         return None
@@ -181,6 +158,7 @@ def _store(path: Path, found: MotifCounts) -> None:
         data=found.counts.data,
         indices=found.counts.indices,
         indptr=found.counts.indptr,
-        keys=np.array(found.keys, dtype=str),
+        # As one text: an array of keys would make each as wide as that of the longest ring.
+        keys=np.frombuffer("\n".join(found.keys).encode(), dtype=np.uint8),
     )
     write_atomic(path, buffer.getvalue())

@@ -1,4 +1,4 @@
-"""Compiled kernels: chordless rings of a graph set, and canonical label sequences.
+"""Compiled kernels: rings of a graph set, chordless or of a basis, and canonical label sequences.
 
 Enumeration is ours: networkx's generic one needs Python objects for every graph and takes minutes
 where this takes a second; it serves as the oracle in the tests.
@@ -86,6 +86,74 @@ def _grown(rings: Any, capacity: int) -> Any:
 
 
 @numba.njit(cache=True)
+def basis_rings(edge_start: Any, neighbour: Any) -> tuple[Any, Any]:
+    """List a cycle basis of every component, grown from its smallest node by Paton's algorithm.
+
+    The rings are networkx's (`cycle_basis` with nodes and neighbours in order). Returns the nodes
+    of all rings one after another, and the length of each ring.
+    """
+    nodes = len(edge_start) - 1
+    ring_nodes = np.empty(1024, np.int32)
+    length = np.empty(len(neighbour) // 2, np.int32)
+    filled = found = 0
+    before = np.full(nodes, -1, np.int64)  # the node from which each node was reached
+    stack = np.empty(nodes, np.int64)
+    used = np.zeros(len(neighbour), np.bool_)  # edges, as seen from one end, that were dealt with
+    for root in range(nodes):
+        if before[root] >= 0:
+            continue
+        before[root] = stack[0] = root
+        depth = 1
+        while depth > 0:
+            depth -= 1
+            z = stack[depth]
+            for e in range(edge_start[z], edge_start[z + 1]):
+                w = neighbour[e]
+                if before[w] < 0:
+                    before[w] = z
+                    stack[depth] = w
+                    depth += 1
+                elif not used[e]:
+                    ring_nodes, end = _closed_ring(
+                        edge_start, neighbour, before, used, w, z, ring_nodes, filled
+                    )
+                    length[found] = end - filled
+                    filled, found = end, found + 1
+                else:
+                    continue
+                used[edge_position(edge_start, neighbour, w, z)] = True
+    return ring_nodes[:filled], length[:found]
+
+
+@numba.njit(cache=True)
+def _closed_ring(
+    edge_start: Any, neighbour: Any, before: Any, used: Any, w: int, z: int, out: Any, filled: int
+) -> tuple[Any, int]:
+    """Append the ring w, z and back along the tree to the first node that reached w already."""
+    v, last = z, False
+    out = _with_room(out, filled)
+    out[filled] = w
+    filled += 1
+    while not last:
+        out = _with_room(out, filled)
+        out[filled] = v
+        filled += 1
+        there = edge_position(edge_start, neighbour, w, v)
+        last = there >= 0 and used[there]
+        v = before[v]
+    return out, filled
+
+
+@numba.njit(cache=True)
+def _with_room(values: Any, filled: int) -> Any:
+    if filled < len(values):
+        return values
+    larger = np.empty(2 * len(values), values.dtype)
+    larger[:filled] = values
+    return larger
+
+
+@numba.njit(cache=True)
 def _joined(edge_start: Any, neighbour: Any, u: int, v: int) -> bool:
     """Look v up among the sorted neighbours of u."""
     return edge_position(edge_start, neighbour, u, v) >= 0
@@ -106,35 +174,36 @@ def edge_position(edge_start: Any, neighbour: Any, u: int, v: int) -> int:
 
 @numba.njit(cache=True)
 def ring_labels(
-    rings: Any, length: Any, node_label: Any, edge_label: Any, edge_start: Any, neighbour: Any
-) -> tuple[Any, Any]:
-    """Return each ring's canonical label sequence, and mark the edges that lie on a ring.
+    rings: Any, start: Any, node_label: Any, edge_label: Any, edge_start: Any, neighbour: Any
+) -> tuple[Any, Any, Any]:
+    """Return each ring's labels in canonical order, and mark the edges that lie on a ring.
 
-    The sequence interleaves node labels with the label of the edge that follows (`edge_label` is
-    empty where edges have none; then zeros are interleaved); of all rotations and reflections
-    the lexicographically smallest is taken. Rows are padded with -1.
+    Ring k is `rings[start[k]:start[k+1]]`, and its labels stand in the same places: those of its
+    nodes, and those of the edges that follow them (`edge_label` is empty where edges have none;
+    then they are zeros). Of all rotations and reflections of node, edge, node, edge, ... the
+    lexicographically smallest is taken.
     """
-    widest = rings.shape[1]
-    sequence = np.full((len(rings), 2 * widest), -1, np.int64)
+    nodes = np.empty(len(rings), np.int64)
+    edges = np.zeros(len(rings), np.int64)
     on_ring = np.zeros(len(neighbour), np.bool_)
-    nodes = np.empty(widest, np.int64)
-    edges = np.empty(widest, np.int64)
-    for k in range(len(rings)):
-        n = length[k]
-        for j in range(n):
-            u, v = rings[k, j], rings[k, (j + 1) % n]
+    for k in range(len(start) - 1):
+        first, end = start[k], start[k + 1]
+        for j in range(first, end):
+            u, v = rings[j], rings[j + 1 if j + 1 < end else first]
             there = edge_position(edge_start, neighbour, u, v)
             on_ring[there] = True
             on_ring[edge_position(edge_start, neighbour, v, u)] = True
             nodes[j] = node_label[u]
-            edges[j] = edge_label[there] if len(edge_label) else 0
-        _smallest(nodes, edges, n, sequence[k])
-    return sequence, on_ring
+            if len(edge_label):
+                edges[j] = edge_label[there]
+        _rewrite_smallest(nodes[first:end], edges[first:end])
+    return nodes, edges, on_ring
 
 
 @numba.njit(cache=True)
-def _smallest(nodes: Any, edges: Any, n: int, out: Any) -> None:
-    """Write the smallest of the 2n readings of a ring: from every start, in both directions."""
+def _rewrite_smallest(nodes: Any, edges: Any) -> None:
+    """Replace a ring by the smallest of its 2n readings: from every start, in both directions."""
+    n = len(nodes)
     best_start, best_step = 0, 1
     for step in (1, -1):
         for start in range(n):
@@ -145,8 +214,10 @@ def _smallest(nodes: Any, edges: Any, n: int, out: Any) -> None:
                     if new < old:
                         best_start, best_step = start, step
                     break
-    for j in range(2 * n):
-        out[j] = _reading(nodes, edges, n, best_start, best_step, j)
+    old_nodes, old_edges = nodes.copy(), edges.copy()
+    for j in range(n):
+        nodes[j] = _reading(old_nodes, old_edges, n, best_start, best_step, 2 * j)
+        edges[j] = _reading(old_nodes, old_edges, n, best_start, best_step, 2 * j + 1)
 
 
 @numba.njit(cache=True)

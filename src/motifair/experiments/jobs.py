@@ -1,0 +1,226 @@
+"""The trainings a run is made of, and how many of them go side by side.
+
+On each split a run trains agents alone, alone once more, and by the method. Each of these is a job
+with a file of its own, so that it can go on after an interruption whatever the others did. On a
+CPU jobs go one after another; on a GPU as many at once as its memory holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from motifair.config import Config
+from motifair.experiments.plan import Plan, alone, split_data
+from motifair.federation.callbacks import Callback, Checkpoint
+from motifair.federation.history import History
+from motifair.federation.loop import run_rounds
+from motifair.federation.members import Members, prepare
+from motifair.federation.simulation import Simulation
+from motifair.federation.state import FederationState, load_history, load_state
+from motifair.graphs.split import Split
+from motifair.learning.randomness import derive_seed
+
+PARTS = ("self-train", "retest", "method")
+
+
+class Progress(Protocol):
+    """Hears of every job: as it goes, or that it is done."""
+
+    def part(self, split: int, name: str) -> Callback:
+        """Return a callback for a job that starts."""
+        ...
+
+    def skip(self, split: int, name: str) -> None:
+        """Hear of a job that was finished earlier."""
+        ...
+
+    def stacked(self, jobs: int) -> None:
+        """Hear that so many jobs go side by side."""
+        ...
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training on one split: which part of the run it is, and where it is kept."""
+
+    number: int
+    part: str
+    path: Path | None
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a job leaves."""
+
+    split: Split
+    history: History
+
+
+def list_jobs(plan: Plan, out: Path | None, baselines: Path | None) -> list[Job]:
+    """List the jobs of a run; a method that is a baseline is no job of its own."""
+    parts = PARTS[:2] if plan.config.method == "self-train" else PARTS
+
+    def path(number: int, part: str) -> Path | None:
+        folder = out if part == "method" else baselines
+        if folder is None:
+            return None
+        return folder / "checkpoint" / f"split-{number:03d}-{part}.safetensors"
+
+    return [Job(k, part, path(k, part)) for k in range(plan.config.splits) for part in parts]
+
+
+def run_jobs(
+    plan: Plan, jobs: Sequence[Job], progress: Progress | None, stop: Callable[[], bool]
+) -> tuple[dict[tuple[int, str], Finished], dict[str, Any]]:
+    """Do what is left of all jobs; return what they found, and how they were laid out."""
+    splits: dict[int, Split] = {}
+    found: dict[tuple[int, str], Finished] = {}
+    left = []
+    for job in jobs:
+        splits[job.number] = splits.get(job.number) or split_data(plan, job.number)
+        history = _finished(plan, job)
+        if history is None:
+            left.append(job)
+            continue
+        found[job.number, job.part] = Finished(splits[job.number], history)
+        if progress is not None:
+            progress.skip(job.number, job.part)
+    sizes = []
+    for group in _groups(plan, left, splits):
+        sizes.append(len(group.jobs))
+        if progress is not None and len(group.jobs) > 1:
+            progress.stacked(len(group.jobs))
+        for job, history in zip(group.jobs, _run_group(plan, group, progress, stop), strict=True):
+            found[job.number, job.part] = Finished(splits[job.number], history)
+    return found, {"jobs_in_a_stack": max(sizes, default=1)}
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Jobs that go side by side, their members, and how far they are."""
+
+    config: Config
+    jobs: tuple[Job, ...]
+    members: tuple[Members, ...]
+    done: int
+
+
+def _groups(plan: Plan, jobs: Sequence[Job], splits: dict[int, Split]) -> Iterator[_Group]:
+    """Put jobs together that fit: of one method, as far as each other, and of equal inputs."""
+    if plan.device.type == "cpu":
+        for job in jobs:
+            config = _config(plan, job)
+            members = _members(plan, job, splits[job.number])
+            yield _Group(config, (job,), (members,), _done(plan, job))
+        return
+    waiting: dict[tuple[str, int], list[Job]] = {}
+    for job in jobs:
+        kind = "method" if job.part == "method" else "alone"
+        waiting.setdefault((kind, _done(plan, job)), []).append(job)
+    for (_, done), alike in waiting.items():
+        config = _config(plan, alike[0])
+        taken: dict[int, list[tuple[Job, Members]]] = {}
+        for job in alike:
+            members = _members(plan, job, splits[job.number])
+            together = taken.setdefault(members.model.width, [])
+            together.append((job, members))
+            need = sum(memory_needed(config, m) for _, m in together)
+            if len(together) > 1 and need > plan.memory:
+                together.pop()
+                yield _Group(config, *_unzip(together), done)
+                taken[members.model.width] = [(job, members)]
+        for together in taken.values():
+            yield _Group(config, *_unzip(together), done)
+
+
+def memory_needed(config: Config, members: Members) -> int:
+    """Estimate the bytes that a federation needs on a device, generously.
+
+    Activations of all nodes: three tensors a layer are kept for the backward pass, and about as
+    many again are at work. Weights, moments, gradients and what the server makes of them.
+    """
+    sizes = [min(len(s.kind), s.graphs.nodes[: config.batch_size].sum()) for s in members.train]
+    activations = 4 * config.hidden * int(sum(sizes)) * (4 * config.layers + 8)
+    rows = 200 * len(members.train) * members.model.layout.size
+    graphs = 100 * sum(len(s.kind) + len(s.graphs.neighbour) for s in members.train)
+    return activations + rows + graphs
+
+
+def _run_group(
+    plan: Plan, group: _Group, progress: Progress | None, stop: Callable[[], bool]
+) -> list[History]:
+    """Run jobs to their end, from their files where there are some."""
+    single = plan.device.type == "cpu"
+    simulation = Simulation(
+        group.config,
+        group.members[0] if single else group.members,
+        device=plan.device,
+        threads=plan.threads,
+    )
+    state, histories = simulation.start(), simulation.histories()
+    if group.done:
+        states, histories = _load(plan, group)
+        state = simulation.join(states)
+    callbacks: list[list[Callback]] = [[] for _ in group.jobs]
+    for job, calls in zip(group.jobs, callbacks, strict=True):
+        if progress is not None:
+            calls.append(progress.part(job.number, job.part))
+        if job.path is not None:
+            about = plan.about(_seed(plan, job), job.part)
+            calls.append(Checkpoint(job.path, about, among=len(group.jobs)))
+    run_rounds(
+        simulation,
+        state,
+        histories,
+        callbacks=callbacks,
+        stop=stop,
+        eval_every=group.config.eval_every,
+    )
+    return histories
+
+
+def _load(plan: Plan, group: _Group) -> tuple[list[FederationState], list[History]]:
+    states, histories = [], []
+    for job in group.jobs:
+        assert job.path is not None
+        states.append(load_state(job.path, plan.device))
+        histories.append(load_history(job.path, plan.about(_seed(plan, job), job.part))[1])
+    return states, histories
+
+
+def _done(plan: Plan, job: Job) -> int:
+    """Return how many rounds of a job were done earlier."""
+    if job.path is None or not job.path.exists():
+        return 0
+    return load_history(job.path, plan.about(_seed(plan, job), job.part))[0]
+
+
+def _finished(plan: Plan, job: Job) -> History | None:
+    """Return the history of a job that was finished earlier."""
+    if _done(plan, job) < plan.config.rounds:
+        return None
+    assert job.path is not None
+    return load_history(job.path, plan.about(_seed(plan, job), job.part))[1]
+
+
+def _config(plan: Plan, job: Job) -> Config:
+    return plan.config if job.part == "method" else alone(plan.config)
+
+
+def _seed(plan: Plan, job: Job) -> int:
+    return plan.config.seed + job.number
+
+
+def _members(plan: Plan, job: Job, split: Split) -> Members:
+    seed = _seed(plan, job)
+    training_seed = derive_seed(seed, "retest") if job.part == "retest" else seed
+    return prepare(_config(plan, job), split, seed=training_seed)
+
+
+def _unzip(
+    together: Sequence[tuple[Job, Members]],
+) -> tuple[tuple[Job, ...], tuple[Members, ...]]:
+    return tuple(j for j, _ in together), tuple(m for _, m in together)

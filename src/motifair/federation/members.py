@@ -1,0 +1,113 @@
+"""The members of one federation: their graphs as a model reads them, made from a data split."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import sparse
+
+from motifair.config import Config
+from motifair.errors import MotifairError
+from motifair.graphs.batch import Shard, make_shard
+from motifair.graphs.features import fit_features, motif_labels, resolve_features
+from motifair.graphs.graph_set import Ints
+from motifair.graphs.partition import holdout
+from motifair.graphs.split import Split
+from motifair.learning.randomness import derive_seed
+from motifair.methods import Method, make_method
+from motifair.models import Model
+from motifair.motifs.extract import count_motifs
+from motifair.motifs.vocabulary import MotifIndex, Vocabulary, select_vocabulary
+
+
+@dataclass(frozen=True)
+class Members:
+    """Who takes part and with what; `seed` drives initial weights and training.
+
+    The numbers of the graphs that each agent trains on, and that agents lend the server (none for
+    most methods); as shards these, each agent's test graphs and the graphs nobody trains on; and
+    who owns which motif (None for methods without).
+    """
+
+    split: Split
+    seed: int
+    model: Model
+    numbers: tuple[Ints, ...]
+    lent_numbers: Ints
+    train: tuple[Shard, ...]
+    test: tuple[Shard, ...]
+    global_test: Shard
+    lent: Shard
+    index: MotifIndex | None
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of all training graphs."""
+        return sum(len(s.kind) for s in self.train)
+
+
+def prepare(config: Config, split: Split, *, seed: int) -> Members:
+    """Encode the graphs of a split for the configured method."""
+    method, graphs = make_method(config), split.graphs
+    train, lent = _lend(method, split, seed)
+    features = fit_features(graphs, np.concatenate(train), config.features)
+    model = method.model(features.width, graphs.classes, config.hidden, config.layers)
+    vocabularies = _vocabularies(config, split, train) if method.uses_motifs else None
+
+    def shard(chosen: np.ndarray, motifs: sparse.csr_array | None = None) -> Shard:
+        return make_shard(
+            graphs.select(chosen),
+            features,
+            motifs,
+            summed=model.summed_inputs,
+            structure=model.structure,
+        )
+
+    return Members(
+        split=split,
+        seed=seed,
+        model=model,
+        numbers=tuple(train),
+        lent_numbers=lent,
+        train=tuple(
+            shard(t, None if vocabularies is None else vocabularies[k].incidence)
+            for k, t in enumerate(train)
+        ),
+        test=tuple(shard(t) for t in split.partition.test),
+        global_test=shard(split.partition.global_test),
+        lent=shard(lent),
+        index=None if vocabularies is None else MotifIndex.of([v.keys for v in vocabularies]),
+    )
+
+
+def _vocabularies(config: Config, split: Split, train: list[np.ndarray]) -> list[Vocabulary]:
+    graphs = split.graphs
+    labels = motif_labels(graphs, resolve_features(graphs, config.features))
+    found = count_motifs(graphs, labels, rings=config.rings, max_ring=config.max_ring)
+    chosen = []
+    for name, own in zip(split.names, train, strict=True):
+        vocabulary = select_vocabulary(
+            found.counts[own], found.keys, fraction=config.vocabulary_fraction, form=config.tfidf
+        )
+        if not vocabulary.keys:
+            raise MotifairError(
+                f"No training graph of agent '{name}' has an edge, so it has no motif; "
+                "give it graphs with edges."
+            )
+        chosen.append(vocabulary)
+    return chosen
+
+
+def _lend(method: Method, split: Split, seed: int) -> tuple[list[np.ndarray], np.ndarray]:
+    """Return what each agent trains on, and what agents lend the server for validation."""
+    train = list(split.partition.train)
+    if not method.validation:
+        return train, np.zeros(0, dtype=np.int64)
+    lent = []
+    for k, name in enumerate(split.names):
+        rng = np.random.default_rng(derive_seed(seed, f"validation/{name}"))
+        kept, held = holdout(split.graphs.target[train[k]], method.validation, rng)
+        lent.append(train[k][held])
+        train[k] = train[k][kept]
+    return train, np.concatenate(lent)

@@ -1,0 +1,163 @@
+"""Compiled kernels over the compressed rows of sparse matrices.
+
+A matrix is `start` and `index` as in scipy's `csr_array`: row k has its entries in the columns
+`index[start[k]:start[k+1]]`. scipy does most of this, too, but takes longer to check its input than
+a mini-batch takes to train on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+
+@numba.njit(nogil=True, cache=True)
+def number_sparse_rows(start: Any, index: Any, bits: Any) -> tuple[Any, Any]:
+    """Number the distinct rows: the number of each row, and the first row with each number.
+
+    `bits` are the entries' values as integers. Rows are found by a hash, but told apart by
+    comparing them entry by entry, so that no two unlike rows are ever taken for one.
+    """
+    rows = len(start) - 1
+    size = 1
+    while size < 2 * rows:
+        size *= 2
+    table = np.full(size, -1, np.int64)
+    number = np.empty(rows, np.int64)
+    first = np.empty(rows, np.int64)
+    found = 0
+    for row in range(rows):
+        place = _hash(start, index, bits, row) & (size - 1)
+        while table[place] >= 0 and not _same(start, index, bits, first[table[place]], row):
+            place = (place + 1) & (size - 1)
+        if table[place] < 0:
+            table[place] = found
+            first[found] = row
+            found += 1
+        number[row] = table[place]
+    return number, first[:found]
+
+
+@numba.njit(nogil=True, cache=True)
+def _hash(start: Any, index: Any, bits: Any, row: int) -> Any:
+    """Scramble the entries of a row into a number (multiply and shift, as SplitMix64 does)."""
+    code = np.int64(start[row + 1] - start[row])
+    for e in range(start[row], start[row + 1]):
+        code = (code ^ np.int64(index[e])) * np.int64(-4658895280553007687)
+        code = (code ^ (code >> 29) ^ np.int64(bits[e])) * np.int64(-7723592293110705685)
+        code ^= code >> 32
+    return code
+
+
+@numba.njit(nogil=True, cache=True)
+def _same(start: Any, index: Any, bits: Any, one: int, other: int) -> bool:
+    length = start[one + 1] - start[one]
+    if start[other + 1] - start[other] != length:
+        return False
+    for k in range(length):
+        a, b = start[one] + k, start[other] + k
+        if index[a] != index[b] or bits[a] != bits[b]:
+            return False
+    return True
+
+
+@numba.njit(nogil=True, cache=True)
+def gather_rows(rows: Any, start: Any, index: Any, shift: Any) -> tuple[Any, Any]:
+    """Concatenate some rows, adding `shift[k]` to the columns of the k-th.
+
+    Returns the columns, and where each of them stood in `index`.
+    """
+    total = 0
+    for row in rows:
+        total += start[row + 1] - start[row]
+    columns = np.empty(total, np.int32)
+    entry = np.empty(total, np.int32)
+    filled = 0
+    for k in range(len(rows)):
+        for e in range(start[rows[k]], start[rows[k] + 1]):
+            columns[filled] = index[e] + shift[k]
+            entry[filled] = e
+            filled += 1
+    return columns, entry
+
+
+@numba.njit(nogil=True, cache=True)
+def transpose(start: Any, index: Any, columns: int) -> tuple[Any, Any, Any]:
+    """Return `start` and `index` of the transposed matrix, and which entry each of its entries was.
+
+    Entries of a row stay in order, as the order of addition has to be fixed.
+    """
+    turned = np.zeros(columns + 1, np.int32)
+    for column in index:
+        turned[column + 1] += 1
+    for column in range(columns):
+        turned[column + 1] += turned[column]
+    place = turned[:-1].copy()
+    rows = np.empty(len(index), np.int32)
+    entry = np.empty(len(index), np.int32)
+    for row in range(len(start) - 1):
+        for e in range(start[row], start[row + 1]):
+            at = place[index[e]]
+            place[index[e]] += 1
+            rows[at] = row
+            entry[at] = e
+    return turned, rows, entry
+
+
+@numba.njit(nogil=True, cache=True)
+def number_values(values: Any, first: Any, least: Any) -> tuple[Any, Any, Any]:
+    """Number the distinct values of each agent, in order.
+
+    Agent r has `values[first[r]:first[r+1]]`, which lie in `range(least[r], least[r+1])`. Returns
+    the distinct values, agent after agent; the place of each value among them; and where each
+    agent's start. `np.unique` does the same for one agent, by sorting.
+    """
+    agents = len(first) - 1
+    place = np.empty(np.max(np.diff(least)), np.int32)
+    distinct = np.empty(len(values), np.int64)
+    inverse = np.empty(len(values), np.int32)
+    start = np.zeros(agents + 1, np.int64)
+    for r in range(agents):
+        size = least[r + 1] - least[r]
+        place[:size] = -1
+        for k in range(first[r], first[r + 1]):
+            place[values[k] - least[r]] = 0
+        found = start[r]
+        for value in range(size):
+            if place[value] == 0:
+                place[value] = found
+                distinct[found] = least[r] + value
+                found += 1
+        for k in range(first[r], first[r + 1]):
+            inverse[k] = place[values[k] - least[r]]
+        start[r + 1] = found
+    return distinct[: start[agents]], inverse, start
+
+
+@numba.njit(nogil=True, cache=True)
+def padded_places(first: Any) -> tuple[int, Any, Any]:
+    """Pad every agent to the largest: its size, the agent of each thing, and the thing's row.
+
+    Agent r has the things `first[r]:first[r+1]`.
+    """
+    largest = np.max(np.diff(first))
+    agent = np.empty(first[-1], np.int64)
+    row = np.empty(first[-1], np.int64)
+    for r in range(len(first) - 1):
+        for k in range(first[r], first[r + 1]):
+            agent[k] = r
+            row[k] = r * largest + k - first[r]
+    return largest, agent, row
+
+
+@numba.njit(nogil=True, cache=True)
+def row_starts(row: Any, length: Any, rows: int) -> Any:
+    """Return `start` of a matrix in which row `row[k]` has `length[k]` entries, others none."""
+    start = np.zeros(rows + 1, np.int32)
+    for k in range(len(row)):
+        start[row[k] + 1] = length[k]
+    for r in range(rows):
+        start[r + 1] += start[r]
+    return start

@@ -1,0 +1,96 @@
+"""The kernels for CPUs: loops that numba compiles, on numpy arrays, without Python's lock."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+
+WORD = 64  # units whose bits share a word
+
+
+@numba.njit(nogil=True, cache=True)
+def rectify(x: Any, bias: Any, keep: Any, scale: Any) -> None:
+    """Add bias, cut at 0, scale, and drop; in place."""
+    rows, n, hidden = x.shape
+    zero = x.dtype.type(0)
+    all_kept = keep.shape[1] == 1 and keep[0, 0] == -1
+    for r in range(rows):
+        for i in range(n):
+            if all_kept:
+                for h in range(hidden):
+                    x[r, i, h] = max(x[r, i, h] + bias[r, h], zero) * scale
+            elif hidden % WORD == 0:  # a word serves one node, and the loop becomes vector code
+                for first in range(0, hidden, WORD):
+                    bits = keep[r, (i * hidden + first) // WORD]
+                    for k in range(WORD):
+                        v = x[r, i, first + k] + bias[r, first + k]
+                        kept = v > 0 and (bits >> k) & 1 != 0
+                        x[r, i, first + k] = v * scale if kept else zero
+            else:
+                for h in range(hidden):
+                    unit = i * hidden + h
+                    v = x[r, i, h] + bias[r, h]
+                    kept = v > 0 and (keep[r, unit // WORD] >> (unit % WORD)) & 1 != 0
+                    x[r, i, h] = v * scale if kept else zero
+
+
+@numba.njit(nogil=True, cache=True)
+def rectify_backward(gradient: Any, y: Any, scale: Any, out: Any, total: Any) -> None:
+    """Let the gradient through where y is positive, and add it up."""
+    rows, n, hidden = y.shape
+    zero = y.dtype.type(0)
+    part = np.empty(hidden, y.dtype)
+    for r in range(rows):
+        total[r] = 0
+        # Sums of blocks, then the sum of those: in single precision one long sum loses digits.
+        for start in range(0, n, WORD):
+            part[:] = 0
+            for i in range(start, min(start + WORD, n)):
+                for h in range(hidden):
+                    v = gradient[r, i, h] * scale if y[r, i, h] > 0 else zero
+                    out[r, i, h] = v
+                    part[h] += v
+            for h in range(hidden):
+                total[r, h] += part[h]
+
+
+@numba.njit(nogil=True, cache=True)
+def adam(
+    weights: Any, gradient: Any, first: Any, second: Any, steps: Any, moving: Any,
+    learning_rate: float, weight_decay: float, beta1: float, beta2: float, epsilon: float,
+) -> None:  # fmt: skip
+    """Take one step in the rows that move; in place."""
+    number = weights.dtype.type
+    decay, old1, old2 = number(weight_decay), number(beta1), number(beta2)
+    new1, new2, least = number(1 - beta1), number(1 - beta2), number(epsilon)
+    for r in range(len(weights)):
+        if not moving[r]:
+            continue
+        steps[r] += 1
+        size = number(learning_rate / (1 - beta1 ** steps[r]))
+        scale = number(1 / np.sqrt(1 - beta2 ** steps[r]))
+        for d in range(weights.shape[1]):
+            g = gradient[r, d] + decay * weights[r, d]
+            m = old1 * first[r, d] + new1 * g
+            v = old2 * second[r, d] + new2 * g * g
+            first[r, d], second[r, d] = m, v
+            weights[r, d] -= size * m / (np.sqrt(v) * scale + least)
+
+
+@numba.njit(nogil=True, cache=True)
+def random_words(keys: Any, out: Any) -> None:
+    """Fill a row of words for each key."""
+    for k in range(out.shape[0]):
+        for i in range(out.shape[1]):
+            out[k, i] = mix(keys[k], np.uint64(i))
+
+
+@numba.vectorize(["uint64(uint64, uint64)"], cache=True)
+def mix(key: Any, counter: Any) -> Any:
+    """SplitMix64: the word at a counter."""
+    x = key + (counter + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
