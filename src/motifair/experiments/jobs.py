@@ -110,7 +110,7 @@ class _Group:
 
 def _groups(plan: Plan, jobs: Sequence[Job], splits: dict[int, Split]) -> Iterator[_Group]:
     """Put jobs together that fit: of one method, as far as each other, and of equal inputs."""
-    if plan.device.type == "cpu":
+    if not plan.memory:
         for job in jobs:
             config = _config(plan, job)
             members = _members(plan, job, splits[job.number])
@@ -153,10 +153,9 @@ def _run_group(
     plan: Plan, group: _Group, progress: Progress | None, stop: Callable[[], bool]
 ) -> list[History]:
     """Run jobs to their end, from their files where there are some."""
-    single = plan.device.type == "cpu"
     simulation = Simulation(
         group.config,
-        group.members[0] if single else group.members,
+        group.members[0] if len(group.jobs) == 1 else group.members,
         device=plan.device,
         threads=plan.threads,
     )
