@@ -26,6 +26,12 @@ class Bags:
     start: Tensor
     weight: Tensor | None = None
 
+    @classmethod
+    def of(cls, matrix: sparse.csr_array, device: torch.device | str, dtype: torch.dtype) -> Bags:
+        """Build from a scipy matrix (bags × inputs)."""
+        weight = torch.as_tensor(matrix.data, dtype=dtype, device=device)
+        return cls(_indices(matrix.indices, device), _indices(matrix.indptr, device), weight)
+
     def __call__(self, rows: Tensor) -> Tensor:
         """Return the sum of every bag: `(inputs, H) -> (bags, H)`."""
         weight = None if self.weight is None else self.weight.to(rows.dtype)
@@ -84,8 +90,8 @@ class _BagSum(torch.autograd.Function):
 
 
 def _bags(matrix: sparse.csr_array, device: torch.device | str, weighted: bool) -> Bags:
-    weight = torch.as_tensor(matrix.data, dtype=torch.float64, device=device) if weighted else None
-    return Bags(_indices(matrix.indices, device), _indices(matrix.indptr, device), weight)
+    bags = Bags.of(matrix, device, torch.float64)
+    return bags if weighted else Bags(bags.index, bags.start)
 
 
 def _indices(values: np.ndarray, device: torch.device | str) -> Tensor:

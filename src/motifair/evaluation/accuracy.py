@@ -12,8 +12,7 @@ from motifair.models import Model
 @torch.no_grad()
 def accuracy(model: Model, weights: Tensor, batch: Batch) -> Tensor:
     """Return each agent's accuracy on its own graphs, `(R, D) -> (R,)`, without dropout."""
-    parameters = model.layout.unpack(weights)
-    predicted = model.classify(parameters, model.embed(parameters, batch)).argmax(dim=-1)
+    predicted = model.classify(weights, model.embed(weights, batch)).argmax(dim=-1)
     real = batch.graph_weight > 0
     correct = ((predicted == batch.target) & real).sum(dim=1)
     return correct.double() / real.sum(dim=1)

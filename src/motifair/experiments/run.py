@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import platform
 import time
 from collections.abc import Callable, Iterator
@@ -106,9 +107,13 @@ def _one_thread() -> Iterator[None]:
     keep_freed_memory()
     before = torch.get_num_threads()
     torch.set_num_threads(1)
+    # What is loaded by now stays: the collector would go through all of it every few rounds.
+    gc.collect()
+    gc.freeze()
     try:
         yield
     finally:
+        gc.unfreeze()
         torch.set_num_threads(before)
 
 

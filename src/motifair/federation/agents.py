@@ -71,15 +71,22 @@ class Agents:
         self.threads = threads
         self.pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
         device = keys.device
+        # Prototypes are read off the training graphs without dropout, if at all.
+        still = self.model.still_layers
+        training_still = still if method.uses_prototypes else 0
         self.loaders = [
-            Loader([train[r] for r in rows], batch_size, device, dtype) for rows in stacks
+            Loader([train[r] for r in rows], batch_size, device, dtype, layers=training_still)
+            for rows in stacks
         ]
-        self.tests = [collate([test[r] for r in rows], device, dtype) for rows in stacks]
+        self.tests = [
+            collate([test[r] for r in rows], device, dtype, layers=still) for rows in stacks
+        ]
         self.stacks = [torch.tensor(rows, device=device) for rows in stacks]
         count = np.array([s.motifs.shape[1] for s in train])
         first = np.cumsum(count) - count
         entries = [ranges(first[list(rows)], count[list(rows)]) for rows in stacks]
         self.entries = [torch.as_tensor(e, device=device) for e in entries]
+        self.in_order = [r for rows in stacks for r in rows] == list(range(len(train)))
         self.row_order = torch.argsort(torch.cat(self.stacks))
         self.entry_order = torch.argsort(torch.cat(self.entries))
 
@@ -164,16 +171,18 @@ class Agents:
     @torch.no_grad()
     def _local(self, k: int, weights: Tensor) -> Tensor:
         full = self.loaders[k].full
-        embedding = self.model.embed(self.model.layout.unpack(weights), full)
+        embedding = self.model.embed(weights, full)
         return local_prototypes(embedding, full)
 
     def _rows(self, parts: Sequence[Tensor]) -> Tensor:
         """Put what belongs to the agents of each stack in the order of agents."""
-        return torch.cat(list(parts))[self.row_order]
+        joined = torch.cat(list(parts))
+        return joined if self.in_order else joined[self.row_order]
 
     def _in_order(self, parts: Sequence[Tensor]) -> Tensor:
         """Put prototypes in the order of agents."""
-        return torch.cat(list(parts))[self.entry_order]
+        joined = torch.cat(list(parts))
+        return joined if self.in_order else joined[self.entry_order]
 
     def _map(self, work: Callable[[int], T]) -> list[T]:
         """Work on all stacks, in parallel where there are several workers."""

@@ -52,9 +52,11 @@ class Simulation:
         layout = self.model.layout
         self.initial = torch.stack([layout.initial(m.seed, dtype) for m in self.members]).to(device)
         self.agents = self._agents(threads, rows, dtype)
-        self.global_test = collate([m.global_test for m in self.members], device, dtype)
+        still = self.model.still_layers
+        unseen = [m.global_test for m in self.members]
+        self.global_test = collate(unseen, device, dtype, layers=still)
         lent = [m.lent for m in self.members]
-        self.validation = collate(lent, device, dtype) if len(lent[0]) else None
+        self.validation = collate(lent, device, dtype, layers=still) if len(lent[0]) else None
         self.server = self._server()
 
     def start(self) -> FederationState:

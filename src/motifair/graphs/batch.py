@@ -3,7 +3,8 @@
 The layout behind the speed: a graph convolution's first layer sees, at each node, only the sum of
 inputs over the node and its neighbours. With one-hot inputs few such sums are distinct (about a
 hundred in an agent with four thousand nodes of PROTEINS), so the first layer is computed on the
-distinct ones and spread to the nodes afterwards. This is exact.
+distinct ones and spread to the nodes afterwards. This is exact. Without dropout the same holds for
+every further layer (`Still`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from motifair.bags import BagSum
+from motifair.bags import Bags, BagSum
 from motifair.graphs.features import Features, structure_inputs
 from motifair.graphs.graph_set import GraphSet, Ints, ranges
 from motifair.graphs.kernels import number_sparse_rows
@@ -88,6 +89,22 @@ def closed_neighbourhoods(graphs: GraphSet) -> sparse.csr_array:
 
 
 @dataclass(frozen=True)
+class Still:
+    """How nodes look alike, layer after layer, as long as dropout does not tell them apart.
+
+    Nodes with the same input whose neighbours have the same inputs leave a layer as equals. So
+    layer k needs to be computed on the distinct nodes only: `levels[k]` sums distinct rows of the
+    layer before over neighbourhoods (R·Q_k → R·Q_{k+1}), `pool` those of the last one over graphs.
+    """
+
+    levels: tuple[Bags, ...]
+    pool: Bags
+
+
+PAYS = 0.9  # share of distinct nodes up to which `Still` is worth its own structures
+
+
+@dataclass(frozen=True)
 class Batch:
     """A stack of R agents' graphs, each padded to the largest: N nodes, G graphs, Q kinds.
 
@@ -97,7 +114,8 @@ class Batch:
     `graph_weight` is 1/n for an agent's n graphs and 0
     for padding; `motif_weight` is 1/(graphs that contain the motif); `motif_rows` (M → R) adds up
     what belongs to an agent's motifs. Where `entries` is given, the batch has only some of the
-    agents' motifs: its m-th is number `entries[m]` of all.
+    agents' motifs: its m-th is number `entries[m]` of all. `still` is the shorter way where nothing
+    is dropped.
     """
 
     rows: int
@@ -114,14 +132,21 @@ class Batch:
     motif_weight: Tensor
     motif_rows: BagSum
     entries: Tensor | None = None
+    still: Still | None = None
 
     def of_motifs(self, values: Tensor) -> Tensor:
         """Pick, from what all motifs of the agents have, what the motifs of the batch have."""
         return values if self.entries is None else values.index_select(0, self.entries)
 
 
-def collate(shards: Sequence[Shard], device: torch.device, dtype: torch.dtype) -> Batch:
-    """Stack shards, one for each agent; an empty shard gives a row of padding."""
+def collate(
+    shards: Sequence[Shard], device: torch.device, dtype: torch.dtype, *, layers: int = 0
+) -> Batch:
+    """Stack shards, one for each agent; an empty shard gives a row of padding.
+
+    With `layers` (of a model whose layers sum over closed neighbourhoods) the batch is prepared to
+    be read without dropout, too.
+    """
     R = len(shards)
     N = max(len(s.graphs.degree) for s in shards)
     Q = max(s.kinds.shape[0] for s in shards)
@@ -166,7 +191,41 @@ def collate(shards: Sequence[Shard], device: torch.device, dtype: torch.dtype) -
             device,
             weighted=False,
         ),
+        still=_still(shards, layers, device, dtype),
     )
+
+
+def _still(
+    shards: Sequence[Shard], layers: int, device: torch.device, dtype: torch.dtype
+) -> Still | None:
+    """Refine kinds of nodes layer by layer; None where most nodes soon are one of a kind."""
+    kind = [s.kind for s in shards]
+    size = [s.kinds.shape[0] for s in shards]
+    levels: list[Bags] = []
+    for _ in range(layers - 1):
+        looks = [_looks(s, k, n) for s, k, n in zip(shards, kind, size, strict=True)]
+        distinct = [_distinct_rows(look) for look in looks]
+        rows, kind = [r for r, _ in distinct], [k for _, k in distinct]
+        new = [r.shape[0] for r in rows]
+        if sum(new) > PAYS * sum(len(k) for k in kind):
+            break
+        levels.append(Bags.of(_stacked(rows, max(new), max(size)), device, dtype))
+        size = new
+    if not layers or len(levels) < layers - 1:
+        return None
+    graphs = max(len(s) for s in shards)
+    pool = [
+        _selection(s.graphs.node_graph, len(s)).T @ _selection(k, n)
+        for s, k, n in zip(shards, kind, size, strict=True)
+    ]
+    return Still(tuple(levels), Bags.of(_stacked(pool, graphs, max(size)), device, dtype))
+
+
+def _looks(shard: Shard, kind: Ints, kinds: int) -> sparse.csr_array:
+    """Count, around every node, how often each kind occurs."""
+    looks = sparse.csr_array(closed_neighbourhoods(shard.graphs) @ _selection(kind, kinds))
+    looks.sort_indices()
+    return looks
 
 
 def _selection(column: Ints, columns: int) -> sparse.csr_array:

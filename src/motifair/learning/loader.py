@@ -22,10 +22,16 @@ class Loader:
     """
 
     def __init__(
-        self, shards: Sequence[Shard], batch_size: int, device: torch.device, dtype: torch.dtype
+        self,
+        shards: Sequence[Shard],
+        batch_size: int,
+        device: torch.device,
+        dtype: torch.dtype,
+        *,
+        layers: int = 0,
     ) -> None:
         self.sizes, self.batch_size = [len(s) for s in shards], batch_size
-        self.full = collate(shards, device, dtype)
+        self.full = collate(shards, device, dtype, layers=layers)
         self.stack = None if max(self.sizes) <= batch_size else Stack(shards, device, dtype)
         self._all = torch.ones(len(shards), dtype=torch.bool, device=device)
 

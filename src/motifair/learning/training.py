@@ -80,10 +80,9 @@ class LocalTraining:
         active: Tensor | None,
     ) -> Tensor:
         """Return the objective of every row on one batch, in training mode."""
-        p = self.model.layout.unpack(weights)
         keep = self._keep(keys, batch)
-        embedding = self.model.embed(p, batch, keep)
-        log_probabilities = self.model.classify(p, embedding, keep)
+        embedding = self.model.embed(weights, batch, keep)
+        log_probabilities = self.model.classify(weights, embedding, keep)
         forward = Pass(batch, weights, received, embedding, log_probabilities, prototypes, active)
         total = self.terms[0](forward)
         for term in self.terms[1:]:

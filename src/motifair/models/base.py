@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from motifair.bags import BagSum
 from motifair.graphs.batch import Batch
+from motifair.kernels import dense, dense_backward
 from motifair.models.layout import Layout
-from motifair.models.perceptron import ALL, Keep, rectify
+from motifair.models.perceptron import ALL, Keep
 
 Parameters = dict[str, Tensor]
 
@@ -21,8 +21,8 @@ Parameters = dict[str, Tensor]
 class Model(ABC):
     """A graph classifier: node embeddings, summed over a graph → linear, ReLU, dropout → linear.
 
-    It holds no parameters: every call takes the weights of R agents `(R, D)`, unpacked by
-    `layout`, and their graphs. `keep` says what dropout keeps, in each layer and at last in the
+    It holds no parameters: every call takes the weights of R agents `(R, D)`, which `layout` names,
+    and their graphs. `keep` says what dropout keeps, in each layer and at last in the
     head; without it nothing is dropped. A new network says what its body is made of and how it
     embeds graphs.
     """
@@ -44,22 +44,54 @@ class Model(ABC):
     def body(self) -> list[tuple[str, tuple[int, ...]]]:
         """Return names and shapes of the parameters between input and head."""
 
+    @property
+    def still_layers(self) -> int:
+        """How many layers can be read from `Batch.still`: none, or all."""
+        return 0
+
     @abstractmethod
-    def embed(self, p: Parameters, batch: Batch, keep: Sequence[Keep] = ()) -> Tensor:
+    def embed(self, weights: Tensor, batch: Batch, keep: Sequence[Keep] = ()) -> Tensor:
         """Return the graph embeddings f_ω(G), `(R, G, H)`."""
 
-    def classify(self, p: Parameters, embedding: Tensor, keep: Sequence[Keep] = ()) -> Tensor:
+    def classify(self, weights: Tensor, embedding: Tensor, keep: Sequence[Keep] = ()) -> Tensor:
         """Return log-probabilities, `(R, G, H) -> (R, G, classes)`."""
-        x = rectify(linear(embedding, p, "post"), kept(keep, self.layers))
-        return F.log_softmax(linear(x, p, "readout"), dim=-1)
+        drop = kept(keep, self.layers)
+        result: Tensor = _Head.apply(weights, embedding, self.layout, drop)  # type: ignore[no-untyped-call]
+        return result
 
-    def first(self, p: Parameters, batch: Batch) -> Tensor:
+    def first(self, weights: Tensor, batch: Batch) -> Tensor:
         """Apply the first linear map to the distinct inputs, `(R, Q, H)`.
 
-        The bias is one more input, which the batch counts: a single bag sum applies both.
+        The bias, which follows the matrix in a row, is one more input, which the batch counts: a
+        single bag sum applies both.
         """
-        weight = torch.cat([p["pre.weight"], p["pre.bias"][:, None]], dim=1)
-        return batch.inputs(weight.view(-1, self.hidden)).view(batch.rows, -1, self.hidden)
+        both = weights[:, : (self.width + 1) * self.hidden].reshape(-1, self.hidden)
+        return batch.inputs(both).view(batch.rows, -1, self.hidden)
+
+
+class _Head(torch.autograd.Function):
+    """linear, ReLU, dropout, linear, log-softmax, with the gradient written out."""
+
+    @staticmethod
+    def forward(ctx: Any, weights: Tensor, embedding: Tensor, layout: Layout, keep: Keep) -> Tensor:
+        post, post_bias, readout, readout_bias = layout.split(weights)[-4:]
+        x = dense(embedding, post, post_bias, *keep)
+        scores = torch.log_softmax(torch.baddbmm(readout_bias[:, None], x, readout), dim=-1)
+        ctx.layout, ctx.scale = layout, keep.scale
+        ctx.save_for_backward(weights, embedding, x, scores)
+        return scores
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        weights, embedding, x, scores = ctx.saved_tensors
+        row = torch.zeros_like(weights)
+        post, _, readout, _ = ctx.layout.split(weights)[-4:]
+        g = gradient - scores.exp() * gradient.sum(dim=-1, keepdim=True)
+        into = dense_backward(torch.bmm(g, readout.mT), x, embedding, post, ctx.scale)
+        found = (*into[1:], torch.bmm(x.mT, g), g.sum(dim=1))
+        for target, tensor in zip(ctx.layout.split(row)[-4:], found, strict=True):
+            target.copy_(tensor)
+        return row, into[0], None, None
 
 
 def linear_parts(name: str, inputs: int, outputs: int) -> list[tuple[str, tuple[int, ...]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ class Layout:
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
 
-    @property
+    @functools.cached_property
     def sizes(self) -> tuple[int, ...]:
         """Scalars in each parameter."""
         return tuple(math.prod(s) for s in self.shapes)
@@ -31,11 +32,13 @@ class Layout:
 
     def unpack(self, weights: Tensor) -> dict[str, Tensor]:
         """Split `(R, D)` rows into named stacks `(R, *shape)`; views, differentiable."""
-        parts = torch.split(weights, list(self.sizes), dim=1)
-        return {
-            name: part.reshape(len(weights), *shape)
-            for name, part, shape in zip(self.names, parts, self.shapes, strict=True)
-        }
+        return dict(zip(self.names, self.split(weights), strict=True))
+
+    def split(self, weights: Tensor) -> list[Tensor]:
+        """Split rows into stacks `(R, *shape)` in the order of names; views, differentiable."""
+        rows = len(weights)
+        parts = torch.split_with_sizes(weights, self.sizes, dim=1)
+        return [p.view(rows, *s) for p, s in zip(parts, self.shapes, strict=True)]
 
     def span(self, prefix: str) -> slice:
         """Return the part of a row whose names start with `prefix` (they must be adjacent)."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from motifair.bags import BagSum
+from motifair.bags import Bags, BagSum
 from motifair.kernels import dense, dense_backward, rectify_, rectify_backward
 
 
@@ -35,16 +35,14 @@ def perceptron(
     x: Tensor,
     first: tuple[Tensor, Tensor],
     second: tuple[Tensor, Tensor],
-    *,
-    before: BagSum | None = None,
-    after: BagSum | None = None,
+    before: BagSum,
     keep: Keep = ALL,
 ) -> Tensor:
-    """Return dropout(after(ReLU(ReLU(before(x)·W₁ + b₁)·W₂ + b₂))), with `(weight, bias)` pairs.
+    """Return dropout(ReLU(ReLU(before(x)·W₁ + b₁)·W₂ + b₂)), with `(weight, bias)` pairs.
 
-    `before` and `after` are sums over the rows of the flattened stack, or nothing.
+    `before` is a sum over the rows of the flattened stack.
     """
-    result: Tensor = _Perceptron.apply(x, *first, *second, before, after, keep)  # type: ignore[no-untyped-call]
+    result: Tensor = _Perceptron.apply(x, *first, *second, before, keep)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -63,6 +61,54 @@ class _Rectify(torch.autograd.Function):
         return rectify_backward(gradient, y, ctx.scale)[0], None
 
 
+class Pass(NamedTuple):
+    """What a perceptron computed on its way, for the way back; `y` is what came out."""
+
+    inputs: Tensor
+    hidden: Tensor
+    inner: Tensor
+    y: Tensor
+
+
+class Mlp(NamedTuple):
+    """Weights and biases of a perceptron, or their gradients."""
+
+    weight1: Tensor
+    bias1: Tensor
+    weight2: Tensor
+    bias2: Tensor
+
+
+def forward(x: Tensor, w: Mlp, before: Bags | None, after: Bags | None, keep: Keep) -> Pass:
+    """Compute `perceptron`, without autograd."""
+    inputs = x if before is None else in_rows(before, x)
+    hidden = dense(inputs, w.weight1, w.bias1, *ALL)
+    inner = y = dense(hidden, w.weight2, w.bias2, *(keep if after is None else ALL))
+    if after is not None:
+        y = rectify_(in_rows(after, inner), None, *keep)
+    return Pass(inputs, hidden, inner, y)
+
+
+def backward(
+    g: Tensor, done: Pass, w: Mlp, before: Bags | None, after: Bags | None, scale: float
+) -> tuple[Tensor, Mlp]:
+    """Return the gradients of what went in and of the weights; bags are the transposed ones."""
+    if after is not None:
+        # What is spread is not negative, so a second ReLU changes nothing.
+        g, scale = in_rows(after, rectify_backward(g, done.y, scale)[0]), 1.0
+    g, weight2, bias2 = dense_backward(g, done.inner, done.hidden, w.weight2, scale)
+    g, weight1, bias1 = dense_backward(g, done.hidden, done.inputs, w.weight1, 1.0)
+    if before is not None:
+        g = in_rows(before, g)
+    return g, Mlp(weight1, bias1, weight2, bias2)
+
+
+def in_rows(bags: Bags, x: Tensor) -> Tensor:
+    """Apply bags to the flattened rows of a stack, `(R, n, H) -> (R, m, H)`."""
+    rows, _, hidden = x.shape
+    return bags(x.reshape(-1, hidden)).view(rows, -1, hidden)
+
+
 class _Perceptron(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -72,34 +118,17 @@ class _Perceptron(torch.autograd.Function):
         b1: Tensor,
         w2: Tensor,
         b2: Tensor,
-        before: BagSum | None,
-        after: BagSum | None,
+        before: BagSum,
         keep: Keep,
     ) -> Tensor:
-        ctx.before, ctx.after, ctx.scale = before, after, keep.scale
-        inputs = x if before is None else _rows(before.forward, x)
-        hidden = dense(inputs, w1, b1, *ALL)
-        inner = y = dense(hidden, w2, b2, *(keep if after is None else ALL))
-        if after is not None:
-            y = rectify_(_rows(after.forward, inner), None, *keep)
-        ctx.save_for_backward(inputs, w1, hidden, w2, inner, y)
-        return y
+        w = Mlp(w1, b1, w2, b2)
+        done = forward(x, w, before.forward, None, keep)
+        ctx.before, ctx.scale = before, keep.scale
+        ctx.save_for_backward(*w, *done)
+        return done.y
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        inputs, w1, hidden, w2, inner, y = ctx.saved_tensors
-        g, scale = gradient, ctx.scale
-        if ctx.after is not None:
-            # What is spread is not negative, so a second ReLU changes nothing.
-            g, scale = _rows(ctx.after.backward, rectify_backward(g, y, scale)[0]), 1.0
-        g, weight2, bias2 = dense_backward(g, inner, hidden, w2, scale)
-        g, weight1, bias1 = dense_backward(g, hidden, inputs, w1, 1.0)
-        if ctx.before is not None:
-            g = _rows(ctx.before.backward, g)
-        return g, weight1, bias1, weight2, bias2, None, None, None
-
-
-def _rows(bags: Any, x: Tensor) -> Tensor:
-    """Apply bags to the flattened rows of a stack."""
-    result: Tensor = bags(x.reshape(-1, x.shape[-1])).view(len(x), -1, x.shape[-1])
-    return result
+        w, done = Mlp(*ctx.saved_tensors[:4]), Pass(*ctx.saved_tensors[4:])
+        g, of_weights = backward(gradient, done, w, ctx.before.backward, None, ctx.scale)
+        return g, *of_weights, None, None

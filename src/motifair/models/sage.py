@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from motifair.graphs.batch import Batch
-from motifair.models.base import Model, Parameters, kept, linear, linear_parts, over_nodes
+from motifair.models.base import Model, kept, linear, linear_parts, over_nodes
 from motifair.models.perceptron import Keep, rectify
 
 
@@ -23,9 +23,10 @@ class SAGE(Model):
             parts.append((f"convs.{k}.lin_r.weight", (self.hidden, self.hidden)))
         return parts
 
-    def embed(self, p: Parameters, batch: Batch, keep: Sequence[Keep] = ()) -> Tensor:
+    def embed(self, weights: Tensor, batch: Batch, keep: Sequence[Keep] = ()) -> Tensor:
         """Return the graph embeddings; an isolated node's neighbours have mean 0."""
-        x = over_nodes(batch.spread, self.first(p, batch))
+        p = self.layout.unpack(weights)
+        x = over_nodes(batch.spread, self.first(weights, batch))
         for k in range(self.layers):
             mean = (over_nodes(batch.closed, x) - x) / batch.degree.clamp(min=1)
             own = torch.bmm(x, p[f"convs.{k}.lin_r.weight"])

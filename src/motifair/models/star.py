@@ -9,7 +9,7 @@ from torch import Tensor
 
 from motifair.graphs.batch import Batch
 from motifair.graphs.features import DEGREES, WALKS
-from motifair.models.base import Model, Parameters, kept, linear, linear_parts, over_nodes, pair
+from motifair.models.base import Model, kept, linear, linear_parts, over_nodes, pair
 from motifair.models.perceptron import Keep, perceptron
 
 
@@ -33,9 +33,10 @@ class Star(Model):
             parts.append((f"structure_convs.{k}.lin.weight", (H, H)))
         return parts + linear_parts("merge", 2 * H, H)
 
-    def embed(self, p: Parameters, batch: Batch, keep: Sequence[Keep] = ()) -> Tensor:
+    def embed(self, weights: Tensor, batch: Batch, keep: Sequence[Keep] = ()) -> Tensor:
         """Return the graph embeddings."""
-        x = over_nodes(batch.spread, self.first(p, batch))
+        p = self.layout.unpack(weights)
+        x = over_nodes(batch.spread, self.first(weights, batch))
         s = linear(batch.structure, p, "structure")
         scale = (batch.degree + 1).rsqrt()
         for k in range(self.layers):
@@ -43,8 +44,8 @@ class Star(Model):
                 torch.cat([x, s], dim=-1),
                 pair(p, f"convs.{k}.nn.0"),
                 pair(p, f"convs.{k}.nn.2"),
-                before=batch.closed,
-                keep=kept(keep, k),
+                batch.closed,
+                kept(keep, k),
             )
             s = torch.bmm(s, p[f"structure_convs.{k}.lin.weight"])
             s = scale * over_nodes(batch.closed, scale * s)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -48,12 +50,38 @@ def prototype_distance(local: Tensor, reference: Tensor, kind: str) -> Tensor:
     """d(c_{i,k}, c_{N,k}) of E13 for every motif, `(M, H) -> (M,)`.
 
     `l2` is the Euclidean distance as in the paper; `unit` the same between directions, which does
-    not depend on the scale of sum-pooled embeddings.
+    not depend on the scale of sum-pooled embeddings. Distances within rounding of 0 are 0 and have
+    no gradient: it would be a whole step in an arbitrary direction.
 
     >>> prototype_distance(torch.tensor([[3.0, 4.0]]), torch.zeros(1, 2), "l2").tolist()
     [5.0]
     """
     if kind == "unit":
-        local, reference = F.normalize(local, dim=-1), F.normalize(reference, dim=-1)
-    distance: Tensor = torch.linalg.vector_norm(local - reference, dim=-1)
+        reference = F.normalize(reference, dim=-1)
+    distance: Tensor = _Distance.apply(local, reference, kind == "unit")  # type: ignore[no-untyped-call]
     return distance
+
+
+class _Distance(torch.autograd.Function):
+    """|c − r|, or |c/|c| − r|, in a third of the steps that autograd takes."""
+
+    @staticmethod
+    def forward(ctx: Any, local: Tensor, reference: Tensor, unit: bool) -> Tensor:
+        length = torch.linalg.vector_norm(local, dim=-1, keepdim=True).clamp(min=1e-12)
+        placed = local / length if unit else local
+        apart = placed - reference
+        distance = torch.linalg.vector_norm(apart, dim=-1, keepdim=True)
+        rounding = 100 * torch.finfo(local.dtype).eps * (1.0 if unit else length)
+        real = distance > rounding
+        direction = torch.where(real, apart / distance.clamp(min=1e-30), 0.0)
+        ctx.unit = unit
+        ctx.save_for_backward(direction, placed, length)
+        return torch.where(real, distance, 0.0)[:, 0]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        direction, placed, length = ctx.saved_tensors
+        g = gradient[:, None] * direction
+        if ctx.unit:
+            g = (g - placed * (placed * g).sum(dim=-1, keepdim=True)) / length
+        return g, None, None
