@@ -31,8 +31,8 @@ lint: $(STAMP)  ## style, types, import direction
 	$(BIN)/lint-imports
 
 bench: $(STAMP)  ## the time of a round against a naive loop and the GEMM bound
-	PYTHONPATH=tests $(BIN)/python benchmarks/bench.py
+	$(BIN)/motifair bench --device cpu
 
 clean:  ## remove what make made
-	rm -rf $(VENV) runs build dist bench.json .coverage* .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) runs build dist bench.json agents.png .coverage* .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

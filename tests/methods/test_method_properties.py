@@ -29,6 +29,7 @@ def seen(updates: torch.Tensor, rounds: int = 0, value: torch.Tensor | None = No
         value=equal if value is None else value,
         earlier_mean=equal,
         rounds=torch.tensor(rounds),
+        seed=torch.tensor(0),
     )
 
 

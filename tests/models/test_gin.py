@@ -42,10 +42,9 @@ def outputs(
     """Embeddings, log-probabilities, and the gradient of a mixture of both for every row."""
     batch = collate(shards, CPU, torch.float64)
     leaf = weights.clone().requires_grad_()
-    p = model.layout.unpack(leaf)
     keep = [Keep(pack_bits(m), float(m.max())) for m in masks]
-    embedding = model.embed(p, batch, keep)
-    scores = model.classify(p, embedding, keep)
+    embedding = model.embed(leaf, batch, keep)
+    scores = model.classify(leaf, embedding, keep)
     real = (batch.graph_weight > 0)[:, :, None]
     mixture = (mixed(embedding) * real).sum() + (mixed(scores) * real).sum()
     (gradient,) = torch.autograd.grad(mixture, leaf)

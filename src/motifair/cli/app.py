@@ -198,6 +198,42 @@ def show(
     _print(load_result(folder), as_json)
 
 
+@app.command()
+def bench(
+    device: Device = "auto",
+    dataset: Annotated[
+        str | None, typer.Option(help="As for run; default PROTEINS where it is, else planted.")
+    ] = None,
+    splits: Annotated[
+        int | None, typer.Option(help="Federations in a stack, on a GPU; default 20.")
+    ] = None,
+    repeats: Annotated[int, typer.Option(help="Rounds of each variant, taken in turn.")] = 12,
+    out: Annotated[Path, typer.Option(help="File for the result.")] = Path("bench.json"),
+    scale: Annotated[
+        bool, typer.Option("--scale", help="Also 10 to 1000 agents, with a plot beside --out.")
+    ] = False,
+    data_dir: DataDir = None,
+    as_json: Json = False,
+) -> None:
+    """Time a round against a naive loop and the machine's bound, side by side."""
+    from motifair.bench.run import run_benchmark, show_benchmark
+    from motifair.files import finite
+
+    found = run_benchmark(
+        out,
+        dataset=dataset,
+        device=device,
+        splits=splits,
+        repeats=repeats,
+        scale=scale,
+        data_dir=data_dir,
+    )
+    if as_json:
+        typer.echo(json.dumps(finite(found), indent=2))
+    else:
+        show_benchmark(found, Console())
+
+
 def _execute(plan: Any, out: Path, quiet: bool, as_json: bool) -> None:
     from motifair.cli.progress import RunProgress
     from motifair.experiments.run import execute

@@ -8,13 +8,14 @@ CPU jobs go one after another; on a GPU as many at once as its memory holds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from motifair.config import Config
 from motifair.experiments.plan import Plan, alone, split_data
-from motifair.federation.callbacks import Callback, Checkpoint
+from motifair.federation.callbacks import Callback, Checkpoint, Pace
 from motifair.federation.history import History
 from motifair.federation.loop import run_rounds
 from motifair.federation.members import Members, prepare
@@ -88,14 +89,12 @@ def run_jobs(
         found[job.number, job.part] = Finished(splits[job.number], history)
         if progress is not None:
             progress.skip(job.number, job.part)
-    sizes = []
     for group in _groups(plan, left, splits):
-        sizes.append(len(group.jobs))
         if progress is not None and len(group.jobs) > 1:
             progress.stacked(len(group.jobs))
         for job, history in zip(group.jobs, _run_group(plan, group, progress, stop), strict=True):
             found[job.number, job.part] = Finished(splits[job.number], history)
-    return found, {"jobs_in_a_stack": max(sizes, default=1)}
+    return found, {"jobs_in_a_stack": max(f.history.side_by_side for f in found.values())}
 
 
 @dataclass(frozen=True)
@@ -139,11 +138,13 @@ def _groups(plan: Plan, jobs: Sequence[Job], splits: dict[int, Split]) -> Iterat
 def memory_needed(config: Config, members: Members) -> int:
     """Estimate the bytes that a federation needs on a device, generously.
 
-    Activations of all nodes: three tensors a layer are kept for the backward pass, and about as
-    many again are at work. Weights, moments, gradients and what the server makes of them.
+    Activations of the nodes in a batch: three tensors a layer are kept for the backward pass, and
+    about as many again are at work; of all nodes, for prototypes, some. Weights, moments, gradients
+    and what the server makes of them.
     """
-    sizes = [min(len(s.kind), s.graphs.nodes[: config.batch_size].sum()) for s in members.train]
-    activations = 4 * config.hidden * int(sum(sizes)) * (4 * config.layers + 8)
+    batch = sum(int(s.graphs.nodes[: config.batch_size].sum()) for s in members.train)
+    rows_of_nodes = batch * (4 * config.layers + 8) + 6 * members.nodes
+    activations = 4 * config.hidden * rows_of_nodes
     rows = 200 * len(members.train) * members.model.layout.size
     graphs = 100 * sum(len(s.kind) + len(s.graphs.neighbour) for s in members.train)
     return activations + rows + graphs
@@ -163,21 +164,25 @@ def _run_group(
     if group.done:
         states, histories = _load(plan, group)
         state = simulation.join(states)
+    for history in histories:
+        history.side_by_side = len(group.jobs)
+    pace = Pace()
     callbacks: list[list[Callback]] = [[] for _ in group.jobs]
     for job, calls in zip(group.jobs, callbacks, strict=True):
         if progress is not None:
             calls.append(progress.part(job.number, job.part))
         if job.path is not None:
             about = plan.about(_seed(plan, job), job.part)
-            calls.append(Checkpoint(job.path, about, among=len(group.jobs)))
-    run_rounds(
-        simulation,
-        state,
-        histories,
-        callbacks=callbacks,
-        stop=stop,
-        eval_every=group.config.eval_every,
-    )
+            calls.append(Checkpoint(job.path, about, pace))
+    with closing(simulation):
+        run_rounds(
+            simulation,
+            state,
+            histories,
+            callbacks=callbacks,
+            stop=stop,
+            eval_every=group.config.eval_every,
+        )
     return histories
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,16 +12,15 @@ from torch import Tensor
 
 from motifair.evaluation.accuracy import accuracy
 from motifair.federation.protocol import Downloads, Uploads
+from motifair.federation.workers import Workers, portions, shared_rows
 from motifair.graphs.batch import Shard, collate
 from motifair.graphs.graph_set import ranges
 from motifair.learning.adam import Moments
 from motifair.learning.loader import Loader
 from motifair.learning.randomness import fold
-from motifair.learning.training import LocalTraining, Trained
+from motifair.learning.training import LocalTraining
 from motifair.methods import Method
 from motifair.motifs.prototypes import local_prototypes
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -45,6 +43,35 @@ class AgentsState:
         )
 
 
+class Work(NamedTuple):
+    """What agents train from: weights and moments `(A, D)`, steps and keys of the round `(A,)`, and
+    the global prototypes of their motifs `(M, H)` with which of them exist `(M,)`.
+    """
+
+    weights: Tensor
+    first: Tensor
+    second: Tensor
+    steps: Tensor
+    keys: Tensor
+    prototypes: Tensor
+    active: Tensor
+
+
+class Done(NamedTuple):
+    """What training leaves: the same, the mean loss and the norm of the last gradient `(A,)`, the
+    mean gradient (of no width where nobody asks for it), and local prototypes `(M, H)`.
+    """
+
+    weights: Tensor
+    first: Tensor
+    second: Tensor
+    steps: Tensor
+    loss: Tensor
+    gradient_norm: Tensor
+    gradient: Tensor
+    local: Tensor
+
+
 class Agents:
     """Agents as rows, trained in stacks of rows by `threads` workers.
 
@@ -63,13 +90,15 @@ class Agents:
         batch_size: int,
         stacks: Sequence[Sequence[int]],
         threads: int,
+        federations: int,
         dtype: torch.dtype,
     ) -> None:
+        self.federations = federations
         self.keys, self.method, self.training = keys, method, training
         self.model = training.model
         self.shared = self.model.layout.shared(method.share)
-        self.threads = threads
-        self.pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
+        self.threads = min(threads, len(stacks))
+        self.workers: Workers | None = None
         device = keys.device
         # Prototypes are read off the training graphs without dropout, if at all.
         still = self.model.still_layers
@@ -81,14 +110,18 @@ class Agents:
         self.tests = [
             collate([test[r] for r in rows], device, dtype, layers=still) for rows in stacks
         ]
-        self.stacks = [torch.tensor(rows, device=device) for rows in stacks]
+        self.stacks = [_places(np.array(rows), device) for rows in stacks]
         count = np.array([s.motifs.shape[1] for s in train])
         first = np.cumsum(count) - count
         entries = [ranges(first[list(rows)], count[list(rows)]) for rows in stacks]
-        self.entries = [torch.as_tensor(e, device=device) for e in entries]
+        self.entries = [_places(e, device) for e in entries]
         self.in_order = [r for rows in stacks for r in rows] == list(range(len(train)))
-        self.row_order = torch.argsort(torch.cat(self.stacks))
-        self.entry_order = torch.argsort(torch.cat(self.entries))
+        self.row_order = torch.tensor([r for rows in stacks for r in rows], device=device).argsort()
+        self.entry_order = torch.as_tensor(np.concatenate(entries), device=device).argsort()
+        # A portion for each worker spares the time to hand pieces out; where there are very many,
+        # a few more, in case a worker is held up.
+        sizes = [loader.full.nodes for loader in self.loaders]
+        self.portions = portions(sizes, self.threads * (1 if len(stacks) < 100 else 8))
 
     @property
     def same_batches(self) -> bool:
@@ -104,44 +137,92 @@ class Agents:
         self, state: AgentsState, round: Tensor, prototypes: Tensor | None, active: Tensor | None
     ) -> tuple[AgentsState, Uploads]:
         """Train all agents in a round (counted from 1); the given state is left as it was."""
-        keys = fold(self.keys, round)
-
-        def work(k: int) -> tuple[Trained, Tensor | None]:
-            rows, entries = self.stacks[k], self.entries[k]
-            done = self.training(
-                state.weights[rows],
-                state.moments.rows(rows),
-                self.loaders[k],
-                keys[rows],
-                None if prototypes is None else prototypes[entries].to(state.weights.dtype),
-                None if active is None else active[entries],
-            )
-            local = self._local(k, done.weights) if self.method.uses_prototypes else None
-            return done, local
-
-        done, local = zip(*self._map(work), strict=True)
-        trained = AgentsState(
-            self._rows([d.weights for d in done]),
-            Moments(
-                self._rows([d.moments.first for d in done]),
-                self._rows([d.moments.second for d in done]),
-                self._rows([d.moments.steps for d in done]),
-            ),
+        nothing = state.weights[:0]
+        work = Work(
+            state.weights,
+            state.moments.first,
+            state.moments.second,
+            state.moments.steps,
+            fold(self.keys, round),
+            nothing if prototypes is None else prototypes.to(state.weights.dtype),
+            nothing if active is None else active,
         )
-        gradient = None
-        if self.method.uses_gradients:
-            gradient = self._rows([d.gradient[:, self.shared] for d in done])
+        done = self._train_all(work) if self.threads == 1 else self._train_in_parallel(work)
+        trained = AgentsState(done.weights, Moments(done.first, done.second, done.steps))
         made = (trained.weights - state.weights)[:, self.shared]
-        update = self.method.limit(made)
+        update = self._limited(made)
         if update is not made:
             trained.weights[:, self.shared] = state.weights[:, self.shared] + update
         return trained, Uploads(
             update=update,
-            gradient=gradient,
-            gradient_norm=self._rows([d.last_gradient[:, self.shared].norm(dim=1) for d in done]),
-            prototypes=self._in_order(local) if self.method.uses_prototypes else None,
-            loss=self._rows([d.loss for d in done]),
+            gradient=done.gradient if self.method.uses_gradients else None,
+            gradient_norm=done.gradient_norm,
+            prototypes=done.local if self.method.uses_prototypes else None,
+            loss=done.loss,
         )
+
+    def _limited(self, made: Tensor) -> Tensor:
+        """Let the method limit updates, federation by federation unless it takes stacks."""
+        if self.federations == 1 or self.method.takes_stacks():
+            return self.method.limit(made)
+        return torch.cat([self.method.limit(part) for part in made.chunk(self.federations)])
+
+    def _train_all(self, work: Work) -> Done:
+        parts = [self._train(k, work) for k in range(len(self.stacks))]
+        columns = {f: [getattr(p, f) for p in parts] for f in Done._fields}
+        return Done(
+            **{f: self._rows(c) for f, c in columns.items() if f != "local"},
+            local=self._in_order(columns["local"]),
+        )
+
+    def _train_in_parallel(self, work: Work) -> Done:
+        if self.workers is None:
+            # What they write is shaped like what they read; for every motif there is a prototype.
+            rows = work.weights
+            self.inbox = Work(*(shared_rows(t) for t in work))
+            gradient = rows[:, self.shared] if self.method.uses_gradients else rows[:, :0]
+            like = (*work[:4], rows[:, 0], rows[:, 0], gradient, work.prototypes)
+            self.outbox = Done(*(shared_rows(t) for t in like))
+            self.workers = Workers(self.threads, self._train_shared)
+        for box, tensor in zip(self.inbox, work, strict=True):
+            box.copy_(tensor)
+        self.workers(self.portions)
+        return Done(*(box.clone() for box in self.outbox))
+
+    def _train_shared(self, k: int) -> None:
+        part = self._train(k, self.inbox)
+        for name, box, tensor in zip(Done._fields, self.outbox, part, strict=True):
+            box[self.entries[k] if name == "local" else self.stacks[k]] = tensor
+
+    def _train(self, k: int, work: Work) -> Done:
+        """Train the agents of one stack."""
+        rows, entries = self.stacks[k], self.entries[k]
+        with_prototypes = self.method.uses_prototypes
+        done = self.training(
+            work.weights[rows],
+            Moments(work.first[rows], work.second[rows], work.steps[rows]),
+            self.loaders[k],
+            work.keys[rows],
+            work.prototypes[entries] if with_prototypes else None,
+            work.active[entries] if with_prototypes else None,
+        )
+        gradient = done.gradient[:, self.shared]
+        return Done(
+            done.weights,
+            done.moments.first,
+            done.moments.second,
+            done.moments.steps,
+            done.loss,
+            done.last_gradient[:, self.shared].norm(dim=1),
+            gradient if self.method.uses_gradients else gradient[:, :0],
+            self._local(k, done.weights) if with_prototypes else done.weights[:0],
+        )
+
+    def close(self) -> None:
+        """Let workers go, where there are some."""
+        if self.workers is not None:
+            self.workers.close()
+            self.workers = None
 
     def adopt(self, before: AgentsState, trained: AgentsState, downloads: Downloads) -> AgentsState:
         """Return w_old + κ·Δ + s·reward on the shared parameters.
@@ -158,15 +239,14 @@ class Agents:
 
     def prototypes(self, state: AgentsState) -> Tensor:
         """Return the local prototypes of all agents, `(M, H)`."""
-        return self._in_order(self._map(lambda k: self._local(k, state.weights[self.stacks[k]])))
+        rows = [state.weights[stack] for stack in self.stacks]
+        return self._in_order([self._local(k, weights) for k, weights in enumerate(rows)])
 
     def accuracy(self, state: AgentsState) -> Tensor:
         """Return each agent's accuracy on its own test graphs, `(A,)`."""
-
-        def work(k: int) -> Tensor:
-            return accuracy(self.model, state.weights[self.stacks[k]], self.tests[k])
-
-        return self._rows(self._map(work))
+        rows = [state.weights[stack] for stack in self.stacks]
+        found = [accuracy(self.model, w, t) for w, t in zip(rows, self.tests, strict=True)]
+        return self._rows(found)
 
     @torch.no_grad()
     def _local(self, k: int, weights: Tensor) -> Tensor:
@@ -184,12 +264,13 @@ class Agents:
         joined = torch.cat(list(parts))
         return joined if self.in_order else joined[self.entry_order]
 
-    def _map(self, work: Callable[[int], T]) -> list[T]:
-        """Work on all stacks, in parallel where there are several workers."""
-        numbers = range(len(self.stacks))
-        if self.threads == 1 or len(numbers) == 1:
-            return [work(k) for k in numbers]
-        return list(self.pool.map(work, numbers))
+
+def _places(numbers: np.ndarray, device: torch.device) -> slice | Tensor:
+    """Return numbers as an index: a slice, which copies nothing, where they follow each other."""
+    first = int(numbers[0]) if len(numbers) else 0
+    if np.array_equal(numbers, np.arange(first, first + len(numbers))):
+        return slice(first, first + len(numbers))
+    return torch.as_tensor(numbers, device=device)
 
 
 def similar_sizes(sizes: Sequence[int], *, most: int, overhead: int) -> list[list[int]]:

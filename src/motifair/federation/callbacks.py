@@ -24,29 +24,48 @@ class Callback:
         """Hear that the last round is done."""
 
 
-class Checkpoint(Callback):
-    """Saves the state as often as costs 5 % of the time, and at the end what is worth keeping.
+class Pace:
+    """Says when to save, so that saving takes 5 % of the time.
 
-    Where `among` federations go side by side each has its part of those 5 %.
+    Checkpoints of federations that go side by side share one: they save in the same rounds, and
+    after a crash can go on side by side.
     """
 
     SHARE = 0.05
 
-    def __init__(self, path: Path, about: Mapping[str, Any], *, among: int = 1) -> None:
-        self.path, self.about, self.among = path, about, among
-        self.next = time.monotonic()
+    def __init__(self) -> None:
+        self.next, self.spent = time.monotonic(), 0.0
+        self.round, self.saving = -1, False
+
+    def due(self, round: int) -> bool:
+        """Whether this is a round to save; the first who asks decides for all."""
+        if round != self.round:
+            self.round, self.saving = round, time.monotonic() >= self.next
+            self.spent = 0.0
+        return self.saving
+
+    def took(self, seconds: float) -> None:
+        """Hear how long a file took."""
+        self.spent += seconds
+        self.next = time.monotonic() + self.spent / self.SHARE
+
+
+class Checkpoint(Callback):
+    """Saves the state at a `Pace`, and at the end what is worth keeping."""
+
+    def __init__(self, path: Path, about: Mapping[str, Any], pace: Pace | None = None) -> None:
+        self.path, self.about, self.pace = path, about, pace or Pace()
 
     def on_round(self, state: FederationState, history: History) -> None:
         """Save if it is time."""
-        if time.monotonic() >= self.next:
+        if self.pace.due(state.round):
+            started = time.monotonic()
             self.on_stop(state, history)
+            self.pace.took(time.monotonic() - started)
 
     def on_stop(self, state: FederationState, history: History) -> None:
         """Save all that is needed to go on."""
-        started = time.monotonic()
         save_state(self.path, state, history, self.about, final=False)
-        now = time.monotonic()
-        self.next = now + (now - started) * self.among / self.SHARE
 
     def on_end(self, state: FederationState, history: History) -> None:
         """Save what is worth keeping."""

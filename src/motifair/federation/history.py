@@ -18,12 +18,13 @@ class History:
     """A table `(rounds, agents)` for each of `COLUMNS`, and the server model's accuracy.
 
     `uploaded` and `downloaded` are bytes; `snapshot` is the accuracy before a turning point of the
-    method. Rounds not yet run, and what was not evaluated or
-    measured, are NaN.
+    method. Rounds not yet run, and what was not evaluated or measured, are NaN. `side_by_side` is
+    how many federations were in the stack.
     """
 
-    def __init__(self, names: Sequence[str], rounds: int) -> None:
+    def __init__(self, names: Sequence[str], rounds: int, *, side_by_side: int = 1) -> None:
         self.names = tuple(names)
+        self.side_by_side = side_by_side
         self.columns = {c: np.full((rounds, len(names)), np.nan) for c in COLUMNS}
         self.global_accuracy = np.full(rounds, np.nan)
 

@@ -72,11 +72,13 @@ class Server:
         blocks: tuple[int, ...],
         indices: Sequence[MotifIndex],
         hidden: int,
+        seeds: Tensor,
         accuracy: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         """Serve agents with so many `graphs (..., A)`; `indices` has one for each federation, or
-        is empty for a method without motifs.
+        is empty for a method without motifs; `seeds` are `(...)`.
         """
+        self.seeds = seeds
         self.accuracy = accuracy
         self.method, self.graphs, self.blocks, self.hidden = method, graphs, blocks, hidden
         self.apart = graphs.dim() > 1 and not method.takes_stacks()
@@ -135,6 +137,7 @@ class Server:
             value=state.value,
             earlier_mean=state.value_sum / state.round.clamp(min=1),
             rounds=state.round,
+            seed=self.seeds,
             memory=state.memory,
             judge=self.judge(state),
         )

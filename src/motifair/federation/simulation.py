@@ -21,7 +21,7 @@ from motifair.graphs.batch import collate
 from motifair.learning.adam import Adam
 from motifair.learning.randomness import DropoutBits, stream_keys
 from motifair.learning.training import LocalTraining
-from motifair.methods import make_method
+from motifair.methods import Method, make_method
 
 NODES_OF_A_LAUNCH = 20_000  # what a GPU computes in the time that one more stack takes to start
 
@@ -80,7 +80,8 @@ class Simulation:
     @property
     def recordable(self) -> bool:
         """Whether a round is the same program every time: nothing is decided on the host."""
-        return self.method.takes_stacks() and self.agents.same_batches
+        turns = type(self.method).turning_point is not Method.turning_point
+        return self.method.takes_stacks() and self.agents.same_batches and not turns
 
     def histories(self) -> list[History]:
         """Return an empty history for each federation."""
@@ -155,6 +156,10 @@ class Simulation:
         agents = AgentsState.concatenate([s.agents for s in states])
         return FederationState(agents, stack_states([s.server for s in states]))
 
+    def close(self) -> None:
+        """Let workers go."""
+        self.agents.close()
+
     def _agents(self, threads: int, rows: int | None, dtype: torch.dtype) -> Agents:
         c, model = self.config, self.model
         training = LocalTraining(
@@ -181,6 +186,7 @@ class Simulation:
             batch_size=c.batch_size,
             stacks=stacks,
             threads=threads if self.device.type == "cpu" else 1,
+            federations=len(self.members),
             dtype=dtype,
         )
 
@@ -189,6 +195,7 @@ class Simulation:
         blocks: tuple[int, ...] = (shared.stop - shared.start,)
         if self.method.mask_scope == "layer":
             blocks = self.model.layout.tensor_sizes(shared)
+        seeds = torch.tensor([m.seed for m in self.members], device=self.device)
         graphs = torch.tensor([[len(s) for s in m.train] for m in self.members], device=self.device)
         return Server(
             self.method,
@@ -196,6 +203,7 @@ class Simulation:
             blocks,
             [m.index for m in self.members if m.index is not None],
             self.config.hidden,
+            seeds[0] if self.single else seeds,
             self._validate if self.validation is not None else None,
         )
 

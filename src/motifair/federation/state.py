@@ -61,6 +61,7 @@ def save_state(
         "format": FORMAT,
         "round": str(state.round),
         "names": json.dumps(history.names),
+        "side_by_side": str(history.side_by_side),
         "about": json.dumps(about, sort_keys=True),
     }
     # Two names for one tensor are refused by safetensors, so every one is written from a copy.
@@ -76,7 +77,11 @@ def load_history(path: Path, about: Mapping[str, Any]) -> tuple[int, History]:
             f"{path} belongs to a run with another configuration; use another out folder, "
             "or delete this one."
         )
-    history = History(json.loads(metadata["names"]), len(tensors["history.global_accuracy"]))
+    history = History(
+        json.loads(metadata["names"]),
+        len(tensors["history.global_accuracy"]),
+        side_by_side=int(metadata.get("side_by_side", 1)),
+    )
     for column in COLUMNS:
         history.columns[column] = tensors[f"history.{column}"].numpy()
     history.global_accuracy = tensors["history.global_accuracy"].numpy()

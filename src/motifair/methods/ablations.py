@@ -89,10 +89,10 @@ class RandomRewards(Method):
 
     def valuate(self, seen: Seen, alignment: Tensor) -> Tensor:
         """Draw values, by seed and round."""
-        key = fold(torch.zeros_like(seen.rounds).view(1), self.config.seed, seen.rounds)
-        words = random_words(key, seen.value.shape[-1])[0]
+        keys = fold(seen.seed.reshape(-1), seen.rounds)
+        words = random_words(keys, seen.value.shape[-1]).view(seen.value.shape)
         drawn = ((words >> 11) & ((1 << 53) - 1)).double() + 1  # 1 to 2^53: never 0
-        return (drawn / drawn.sum()).expand_as(seen.value)
+        return drawn / drawn.sum(dim=-1, keepdim=True)
 
     def ratio(self, seen: Seen, value: Tensor) -> Tensor:
         """Return r_i / max_j r_j."""

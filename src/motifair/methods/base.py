@@ -25,10 +25,10 @@ class Seen:
     `updates` are as the method prepared them, `sent` as they were uploaded, `gradients` the mean
     raw gradients, all `(A, D)`; the rest is `(A,)`: the norm of the last raw gradient, training
     graphs, diversity (NaN for a method without motifs), the value after the previous round, the
-    mean of all earlier values (over `rounds` rounds, a tensor without axes). `memory` is what the
-    method itself keeps. `judge` tells how accurate the server's model would be on validation graphs
-    with each of some updates added, `(A, D) -> (A,)`, for methods that ask agents to lend such
-    graphs.
+    mean of all earlier values (over `rounds` rounds, a tensor without axes). `seed` is the
+    federation's, for methods that draw something; `memory` is what the method itself keeps.
+    `judge` tells how accurate the server's model would be on validation graphs with each of some
+    updates added, `(A, D) -> (A,)`, for methods that ask agents to lend such graphs.
 
     Methods that are `stacked` see several federations at once: everything has one more axis in
     front, over federations.
@@ -43,6 +43,7 @@ class Seen:
     value: Tensor
     earlier_mean: Tensor
     rounds: Tensor
+    seed: Tensor
     memory: Memory = field(default_factory=dict)
     judge: Callable[[Tensor], Tensor] | None = None
 
@@ -119,7 +120,10 @@ class Method:
         return (supervised,)
 
     def limit(self, updates: Tensor) -> Tensor:
-        """Return agents' updates as they keep and send them, `(A, D) -> (A, D)`."""
+        """Return agents' updates as they keep and send them, `(A, D) -> (A, D)`.
+
+        A `stacked` method gets the agents of all federations one after another.
+        """
         return updates
 
     def remember(self, seen: Seen) -> Memory:

@@ -74,7 +74,7 @@ class _Head(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, weights: Tensor, embedding: Tensor, layout: Layout, keep: Keep) -> Tensor:
-        post, post_bias, readout, readout_bias = layout.split(weights)[-4:]
+        post, post_bias, readout, readout_bias = layout.head(weights)
         x = dense(embedding, post, post_bias, *keep)
         scores = torch.log_softmax(torch.baddbmm(readout_bias[:, None], x, readout), dim=-1)
         ctx.layout, ctx.scale = layout, keep.scale
@@ -85,11 +85,11 @@ class _Head(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
         weights, embedding, x, scores = ctx.saved_tensors
         row = torch.zeros_like(weights)
-        post, _, readout, _ = ctx.layout.split(weights)[-4:]
+        post, _, readout, _ = ctx.layout.head(weights)
         g = gradient - scores.exp() * gradient.sum(dim=-1, keepdim=True)
         into = dense_backward(torch.bmm(g, readout.mT), x, embedding, post, ctx.scale)
         found = (*into[1:], torch.bmm(x.mT, g), g.sum(dim=1))
-        for target, tensor in zip(ctx.layout.split(row)[-4:], found, strict=True):
+        for target, tensor in zip(ctx.layout.head(row), found, strict=True):
             target.copy_(tensor)
         return row, into[0], None, None
 

@@ -25,7 +25,7 @@ class Layout:
         """Scalars in each parameter."""
         return tuple(math.prod(s) for s in self.shapes)
 
-    @property
+    @functools.cached_property
     def size(self) -> int:
         """D, the scalars of a whole row."""
         return sum(self.sizes)
@@ -39,6 +39,12 @@ class Layout:
         rows = len(weights)
         parts = torch.split_with_sizes(weights, self.sizes, dim=1)
         return [p.view(rows, *s) for p, s in zip(parts, self.shapes, strict=True)]
+
+    def head(self, weights: Tensor) -> list[Tensor]:
+        """Return the last four of `split`: weights and biases of the classifier."""
+        sizes, shapes = self.sizes[-4:], self.shapes[-4:]
+        parts = torch.split_with_sizes(weights[:, self.size - sum(sizes) :], sizes, dim=1)
+        return [p.view(len(weights), *s) for p, s in zip(parts, shapes, strict=True)]
 
     def span(self, prefix: str) -> slice:
         """Return the part of a row whose names start with `prefix` (they must be adjacent)."""

@@ -1,0 +1,1 @@
+"""How fast a round is, always beside something else that was measured in the same process."""

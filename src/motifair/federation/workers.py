@@ -1,0 +1,94 @@
+"""Agents in parallel: workers that share the parent's graphs, and rows of memory to talk through.
+
+Threads would do, were it not for Python's lock: between two matrix products an agent needs it a
+dozen times, and handing it over costs as much as the work. So where the system can fork without
+surprises (Linux) workers are processes that inherit everything as it is; elsewhere threads.
+"""
+
+from __future__ import annotations
+
+import itertools
+import mmap
+import multiprocessing
+import signal
+import sys
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
+
+import torch
+from torch import Tensor
+
+FORKS = sys.platform == "linux"
+_WORK: dict[int, Callable[[int], None]] = {}  # inherited by the workers: it cannot be sent
+_NUMBER = itertools.count()
+
+
+class Workers:
+    """So many workers that do a piece of work by its number, and leave results in shared rows.
+
+    They start with the first piece, and see the memory of that moment; what is written later they
+    see only in rows from `shared_rows`.
+    """
+
+    def __init__(self, count: int, work: Callable[[int], None]) -> None:
+        self.number = next(_NUMBER)
+        _WORK[self.number] = work
+        self.pool: Executor
+        if FORKS:
+            context = multiprocessing.get_context("fork")
+            self.pool = ProcessPoolExecutor(count, context, initializer=_begin)
+        else:
+            self.pool = ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,))
+        self._close = weakref.finalize(self, _end, self.number, self.pool)
+
+    def __call__(self, portions: Iterable[Sequence[int]]) -> None:
+        """Do all pieces, portion by portion; return when they are done."""
+        for _ in self.pool.map(partial(_do, self.number), portions):
+            pass
+
+    def close(self) -> None:
+        """Let the workers go."""
+        self._close()
+
+
+def shared_rows(like: Tensor) -> Tensor:
+    """Return memory for a tensor of the same shape and type that workers share with the parent."""
+    if like.numel() == 0:
+        return torch.empty_like(like)
+    memory = mmap.mmap(-1, like.nbytes)
+    return torch.frombuffer(memory, dtype=like.dtype, count=like.numel()).view(like.shape)
+
+
+def portions(sizes: Sequence[int], count: int) -> list[list[int]]:
+    """Share pieces out to `count` portions of nearly equal size: the largest first, each to the
+    portion that has least.
+
+    >>> portions([5, 3, 3, 2], 2)
+    [[0, 3], [1, 2]]
+    """
+    shared: list[list[int]] = [[] for _ in range(count)]
+    total = [0] * count
+    for piece in sorted(range(len(sizes)), key=lambda k: -sizes[k]):
+        least = total.index(min(total))
+        shared[least].append(piece)
+        total[least] += sizes[piece]
+    return shared
+
+
+def _begin() -> None:
+    # An interrupt is for the parent: it asks for the end of the round, which workers finish.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    torch.set_num_threads(1)
+
+
+def _do(number: int, pieces: Sequence[int]) -> None:
+    for piece in pieces:
+        _WORK[number](piece)
+
+
+def _end(number: int, pool: Executor) -> None:
+    pool.shutdown(wait=True, cancel_futures=True)
+    _WORK.pop(number, None)
