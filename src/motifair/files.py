@@ -5,28 +5,37 @@ from __future__ import annotations
 import json
 import os
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 
-def write_atomic(path: Path, content: bytes | str) -> None:
-    """Write to a temporary name beside `path`, flush it to disk, rename it into place."""
-    data = content.encode() if isinstance(content, str) else content
+def write_atomic(path: Path, content: bytes | str | Callable[[Path], None]) -> None:
+    """Write to a temporary name beside `path`, flush it to disk, rename it into place.
+
+    Large content need not be made in memory: then `content` writes to the path it is given.
+    """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with temporary.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        if callable(content):
+            content(temporary)
+        else:
+            temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+        _flush(temporary)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    folder = os.open(path.parent, os.O_RDONLY)
+    _flush(path.parent)
+
+
+def _flush(path: Path) -> None:
+    """Make sure that a file or folder is on the disk."""
+    opened = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(opened)
     finally:
-        os.close(folder)
+        os.close(opened)
 
 
 def write_json(path: Path, content: Any) -> None:

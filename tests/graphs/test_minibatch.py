@@ -16,7 +16,7 @@ from torch import Tensor
 
 from motifair.bags import BagSum
 from motifair.graphs.batch import Batch, Shard, collate, make_shard
-from motifair.graphs.features import fit_features
+from motifair.graphs.features import fit_features, structure_inputs
 from motifair.graphs.minibatch import Stack
 
 CPU = torch.device("cpu")
@@ -37,9 +37,9 @@ def chosen_graphs(draw: st.DrawFn) -> tuple[list[Shard], list[np.ndarray]]:
         flags = draw(st.lists(st.booleans(), min_size=shape[0] * shape[1], max_size=24))
         marks = np.array(flags[: shape[0] * shape[1]], np.float32).reshape(shape)
         motifs = sparse.csr_array(marks)
-        shards.append(
-            make_shard(whole.select(held), features, motifs, summed=summed, structure=structure)
-        )
+        own = whole.select(held)
+        extra = structure_inputs(own) if structure else None
+        shards.append(make_shard(own, features, motifs, summed=summed, structure=extra))
         order = draw(st.permutations(range(len(held))))
         chosen.append(np.array(order[: draw(st.integers(0, len(held)))], dtype=np.int64))
     return shards, chosen

@@ -10,8 +10,8 @@ from scipy import sparse
 from motifair.config import Config
 from motifair.errors import MotifairError
 from motifair.graphs.batch import Shard, make_shard
-from motifair.graphs.features import fit_features, motif_labels, resolve_features
-from motifair.graphs.graph_set import Ints
+from motifair.graphs.features import fit_features, motif_labels, resolve_features, structure_inputs
+from motifair.graphs.graph_set import GraphSet, Ints, ranges
 from motifair.graphs.partition import holdout
 from motifair.graphs.split import Split
 from motifair.learning.randomness import derive_seed
@@ -55,13 +55,16 @@ def prepare(config: Config, split: Split, *, seed: int) -> Members:
     model = method.model(features.width, graphs.classes, config.hidden, config.layers)
     vocabularies = _vocabularies(config, split, train) if method.uses_motifs else None
 
+    extra = _structure_of(graphs) if model.structure else None
+
     def shard(chosen: np.ndarray, motifs: sparse.csr_array | None = None) -> Shard:
+        nodes = ranges(graphs.node_start[chosen], graphs.nodes[chosen])
         return make_shard(
             graphs.select(chosen),
             features,
             motifs,
             summed=model.summed_inputs,
-            structure=model.structure,
+            structure=None if extra is None else extra[nodes],
         )
 
     return Members(
@@ -79,6 +82,19 @@ def prepare(config: Config, split: Split, *, seed: int) -> Members:
         lent=shard(lent),
         index=None if vocabularies is None else MotifIndex.of([v.keys for v in vocabularies]),
     )
+
+
+_LAST_STRUCTURE: list[tuple[GraphSet, np.ndarray]] = []
+
+
+def _structure_of(graphs: GraphSet) -> np.ndarray:
+    """Return the structural inputs of all nodes; the last ones are kept.
+
+    They take long, and the splits of a dataset whose graphs are not damaged share its graphs.
+    """
+    if not _LAST_STRUCTURE or _LAST_STRUCTURE[0][0] is not graphs:
+        _LAST_STRUCTURE[:] = [(graphs, structure_inputs(graphs))]
+    return _LAST_STRUCTURE[0][1]
 
 
 def _vocabularies(config: Config, split: Split, train: list[np.ndarray]) -> list[Vocabulary]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors.torch import save_file
 from torch import Tensor
 
 from motifair.errors import MotifairError
@@ -64,9 +64,21 @@ def save_state(
         "side_by_side": str(history.side_by_side),
         "about": json.dumps(about, sort_keys=True),
     }
-    # Two names for one tensor are refused by safetensors, so every one is written from a copy.
-    plain = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
-    write_atomic(path, save(plain, metadata))
+    write_atomic(path, lambda temporary: save_file(_plain(tensors), temporary, metadata))
+
+
+def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return tensors as safetensors takes them: on the host, whole, no memory under two names."""
+    found: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, tensor in tensors.items():
+        plain = tensor.detach().cpu().contiguous()
+        whole = plain.nbytes == plain.untyped_storage().nbytes()
+        if not whole or plain.data_ptr() in seen:
+            plain = plain.clone()
+        seen.add(plain.data_ptr())
+        found[name] = plain
+    return found
 
 
 def load_history(path: Path, about: Mapping[str, Any]) -> tuple[int, History]:

@@ -18,7 +18,7 @@ from scipy import sparse
 from torch import Tensor
 
 from motifair.bags import Bags, BagSum
-from motifair.graphs.features import Features, structure_inputs
+from motifair.graphs.features import Features
 from motifair.graphs.graph_set import GraphSet, Ints, ranges
 from motifair.graphs.kernels import number_sparse_rows
 
@@ -58,12 +58,12 @@ def make_shard(
     motifs: sparse.csr_array | None = None,
     *,
     summed: bool = True,
-    structure: bool = False,
+    structure: np.ndarray | None = None,
 ) -> Shard:
     """Encode graphs; without `motifs` the shard has none (test sets need none).
 
     With `summed` inputs are summed over a node and its neighbours, as GIN's first layer reads
-    them; otherwise they are the node's own. `structure` adds structural numbers of each node.
+    them; otherwise they are the node's own. `structure` has further numbers of each node.
     """
     nodes = len(graphs.degree)
     inputs = sparse.hstack([features.encode(graphs), np.ones((nodes, 1))], format="csr")
@@ -76,8 +76,9 @@ def make_shard(
     kinds, kind = _distinct_rows(rows)
     if motifs is None:
         motifs = sparse.csr_array((len(graphs), 0))
-    extra = structure_inputs(graphs) if structure else np.zeros((nodes, 0))
-    return Shard(graphs, kinds, kind, motifs, extra)
+    return Shard(
+        graphs, kinds, kind, motifs, np.zeros((nodes, 0)) if structure is None else structure
+    )
 
 
 def closed_neighbourhoods(graphs: GraphSet) -> sparse.csr_array:
