@@ -7,6 +7,7 @@ surprises (Linux) workers are processes that inherit everything as it is; elsewh
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import mmap
 import multiprocessing
@@ -15,12 +16,16 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 
 import torch
 from torch import Tensor
 
+from motifair.errors import MotifairError
+
 FORKS = sys.platform == "linux"
+_PR_SET_PDEATHSIG = 1  # of prctl(2)
 _WORK: dict[int, Callable[[int], None]] = {}  # inherited by the workers: it cannot be sent
 _NUMBER = itertools.count()
 
@@ -45,8 +50,14 @@ class Workers:
 
     def __call__(self, portions: Iterable[Sequence[int]]) -> None:
         """Do all pieces, portion by portion; return when they are done."""
-        for _ in self.pool.map(partial(_do, self.number), portions):
-            pass
+        try:
+            for _ in self.pool.map(partial(_do, self.number), portions):
+                pass
+        except BrokenProcessPool as error:
+            raise MotifairError(
+                "A worker process was ended, perhaps for lack of memory; go on with "
+                "motifair resume, or run it again with --threads 1."
+            ) from error
 
     def close(self) -> None:
         """Let the workers go."""
@@ -81,6 +92,8 @@ def _begin() -> None:
     # An interrupt is for the parent: it asks for the end of the round, which workers finish.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    # A parent that is killed cannot let its workers go; the system then ends them.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     torch.set_num_threads(1)
 
 
