@@ -38,4 +38,4 @@ def aggregate(updates: Tensor, weights: Tensor) -> Tensor:
     """
     if weights.dim() == updates.dim():
         return weights.to(updates.dtype) @ updates
-    return (updates * weights.to(updates.dtype).unsqueeze(-1)).sum(dim=-2)
+    return (weights.to(updates.dtype).unsqueeze(-2) @ updates).squeeze(-2)

@@ -18,9 +18,11 @@ def cosine(a: Tensor, b: Tensor) -> Tensor:
     >>> cosine(torch.tensor([[3.0, 4.0], [0.0, 0.0]]), torch.tensor([3.0, 4.0])).tolist()
     [1.0, 0.0]
     """
-    norm_a, norm_b = a.norm(dim=-1), b.norm(dim=-1)
+    return _over_norms((a * b).sum(dim=-1), a.norm(dim=-1), b.norm(dim=-1))
+
+
+def _over_norms(product: Tensor, norm_a: Tensor, norm_b: Tensor) -> Tensor:
     defined = (norm_a >= SMALLEST_NORM) & (norm_b >= SMALLEST_NORM)
-    product = (a * b).sum(dim=-1)
     return torch.where(defined, product / torch.where(defined, norm_a * norm_b, 1.0), 0.0)
 
 
@@ -30,8 +32,10 @@ def alignment(updates: Tensor, weights: Tensor) -> Tensor:
     >>> alignment(torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([1.0, 0.0])).tolist()
     [1.0, 0.0]
     """
-    total = (updates * weights.to(updates.dtype).unsqueeze(-1)).sum(dim=-2, keepdim=True)
-    return cosine(updates, total)
+    total = weights.to(updates.dtype).unsqueeze(-2) @ updates
+    # As products of matrices: for a thousand agents elementwise ones take seconds and gigabytes.
+    product = (updates @ total.mT).squeeze(-1)
+    return _over_norms(product, updates.norm(dim=-1), total.norm(dim=-1))
 
 
 def alignment_with_others(updates: Tensor, weights: Tensor) -> Tensor:

@@ -58,4 +58,4 @@ def sparsify(
         chosen = ranks(block).unsqueeze(-2) < count.unsqueeze(-1)
         rewards.append(torch.where(chosen, block.unsqueeze(-2), 0.0))
         kept += count
-    return torch.cat(rewards, dim=-1), kept
+    return rewards[0] if len(rewards) == 1 else torch.cat(rewards, dim=-1), kept
