@@ -269,7 +269,7 @@ class Server:
 
     def _apart(self, rows: Tensor) -> Tensor:
         """Give rows of agents their federations back, `(F·A, D) -> (..., A, D)`."""
-        return rows.view(*self.graphs.shape, -1)
+        return rows.view(*self.graphs.shape, rows.shape[-1])
 
 
 def stack_states(states: Sequence[ServerState]) -> ServerState:
