@@ -27,15 +27,16 @@ class Bags:
     weight: Tensor | None = None
 
     @classmethod
-    def of(cls, matrix: sparse.csr_array, device: torch.device | str, dtype: torch.dtype) -> Bags:
-        """Build from a scipy matrix (bags × inputs)."""
-        weight = torch.as_tensor(matrix.data, dtype=dtype, device=device)
+    def of(
+        cls, matrix: sparse.csr_array, device: torch.device | str, dtype: torch.dtype | None
+    ) -> Bags:
+        """Build from a scipy matrix (bags × inputs); without a type entries count as one."""
+        weight = None if dtype is None else torch.as_tensor(matrix.data, dtype=dtype, device=device)
         return cls(_indices(matrix.indices, device), _indices(matrix.indptr, device), weight)
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Return the sum of every bag: `(inputs, H) -> (bags, H)`."""
-        weight = None if self.weight is None else self.weight.to(rows.dtype)
-        return bag_sum(self.index, self.start, weight, rows)
+        return bag_sum(self.index, self.start, self.weight, rows)
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,14 @@ class BagSum:
         cls,
         matrix: sparse.csr_array,
         device: torch.device | str = "cpu",
-        *,
-        weighted: bool,
+        dtype: torch.dtype | None = None,
     ) -> BagSum:
-        """Build from a scipy matrix (bags × inputs); without `weighted` entries count as one."""
+        """Build from a scipy matrix (bags × inputs) for rows of a type; without a type entries
+        count as one, for rows of any.
+        """
         return cls(
-            _bags(matrix, device, weighted),
-            _bags(sparse.csr_array(matrix.T.tocsr()), device, weighted),
+            Bags.of(matrix, device, dtype),
+            Bags.of(sparse.csr_array(matrix.T.tocsr()), device, dtype),
         )
 
     @classmethod
@@ -68,10 +70,12 @@ class BagSum:
     def __call__(self, rows: Tensor) -> Tensor:
         """Apply to `(inputs, H)`, differentiably.
 
-        >>> swap = BagSum.of(sparse.csr_array([[0, 1], [1, 0]]), weighted=False)
+        >>> swap = BagSum.of(sparse.csr_array([[0, 1], [1, 0]]))
         >>> swap(torch.tensor([[1.0], [2.0]])).flatten().tolist()
         [2.0, 1.0]
         """
+        if not (rows.requires_grad and torch.is_grad_enabled()):
+            return self.forward(rows)
         result: Tensor = _BagSum.apply(rows, self.forward, self.backward)  # type: ignore[no-untyped-call]
         return result
 
@@ -87,11 +91,6 @@ class _BagSum(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         return ctx.backward_bags(grad.contiguous()), None, None
-
-
-def _bags(matrix: sparse.csr_array, device: torch.device | str, weighted: bool) -> Bags:
-    bags = Bags.of(matrix, device, torch.float64)
-    return bags if weighted else Bags(bags.index, bags.start)
 
 
 def _indices(values: np.ndarray, device: torch.device | str) -> Tensor:

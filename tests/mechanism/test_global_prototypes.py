@@ -36,7 +36,7 @@ class World:
         owners = sparse.csr_array(marks, shape=(len(self.active), entries))
         return global_prototypes(
             self.local,
-            BagSum.of(owners, weighted=False),
+            BagSum.of(owners),
             self.agent,
             self.value,
             self.previous,

@@ -96,7 +96,7 @@ class Server:
             self.diversity = torch.stack(variety).view_as(graphs)
             self.prototype_bytes = 4 * hidden * torch.stack(sizes).view_as(graphs)
             owners = sparse.csr_array(sparse.block_diag([i.owners for i in indices], "csr"))
-            self.owners = BagSum.of(owners, device, weighted=False)
+            self.owners = BagSum.of(owners, device)
 
     def start(self, shared: Tensor) -> ServerState:
         """Begin with the shared weights `(..., D)`: every agent has value 1/N, and no motif has a

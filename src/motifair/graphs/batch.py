@@ -113,7 +113,8 @@ class Batch:
     `closed` (R·N → R·N, a node and its neighbours), `pool` (R·N → R·G), `motifs` (R·G → M, the
     motifs of all agents one after another). `degree` is `(R, N, 1)`, `structure` `(R, N, S)`;
     `graph_weight` is 1/n for an agent's n graphs and 0
-    for padding; `motif_weight` is 1/(graphs that contain the motif); `motif_rows` (M → R) adds up
+    for padding, and `label_weight` `(R, G, classes)` is minus that at a graph's class, 0 elsewhere;
+    `motif_weight` is 1/(graphs that contain the motif); `motif_rows` (M → R) adds up
     what belongs to an agent's motifs. Where `entries` is given, the batch has only some of the
     agents' motifs: its m-th is number `entries[m]` of all. `still` is the shorter way where nothing
     is dropped.
@@ -129,6 +130,7 @@ class Batch:
     pool: BagSum
     target: Tensor
     graph_weight: Tensor
+    label_weight: Tensor
     motifs: BagSum
     motif_weight: Tensor
     motif_rows: BagSum
@@ -174,14 +176,19 @@ def collate(
         degree=torch.as_tensor(degree, dtype=dtype, device=device),
         structure=torch.as_tensor(structure, dtype=dtype, device=device),
         inputs=BagSum.of(
-            _stacked([s.kinds for s in shards], Q, shards[0].kinds.shape[1]), device, weighted=True
+            _stacked([s.kinds for s in shards], Q, shards[0].kinds.shape[1]), device, dtype
         ),
-        spread=BagSum.of(_stacked(spread, N, Q), device, weighted=False),
+        spread=BagSum.of(_stacked(spread, N, Q), device),
         closed=BagSum.symmetric(closed.indices, closed.indptr, device),
-        pool=BagSum.of(_stacked(pool, G, N), device, weighted=False),
+        pool=BagSum.of(_stacked(pool, G, N), device),
         target=torch.as_tensor(target, device=device),
         graph_weight=torch.as_tensor(weight, dtype=dtype, device=device),
-        motifs=BagSum.of(motifs, device, weighted=False),
+        label_weight=torch.as_tensor(
+            np.eye(shards[0].graphs.classes)[target] * -weight[:, :, None],
+            dtype=dtype,
+            device=device,
+        ),
+        motifs=BagSum.of(motifs, device),
         motif_weight=torch.as_tensor(
             np.divide(1.0, count, out=np.zeros(len(count)), where=count > 0),
             dtype=dtype,
@@ -190,7 +197,6 @@ def collate(
         motif_rows=BagSum.of(
             sparse.csr_array(_selection(np.repeat(np.arange(R), number), R).T.tocsr()),
             device,
-            weighted=False,
         ),
         still=_still(shards, layers, device, dtype),
     )

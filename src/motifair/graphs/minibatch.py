@@ -37,6 +37,7 @@ class Stack:
         self.first_motif = _sums([s.motifs.shape[1] for s in shards])
         self.graphs = GraphSet.concatenate("stack", [s.graphs for s in shards])
         self.size = self.graphs.nodes
+        self.one_hot = np.eye(shards[0].graphs.classes)
         self.structure = np.concatenate([s.structure for s in shards])
         self.closed = closed_neighbourhoods(self.graphs)
         self.kinds = sparse.csr_array(sparse.vstack([s.kinds for s in shards], format="csr"))
@@ -61,7 +62,10 @@ class Stack:
         for parts, more in zip((ints, floats), self._input_parts(node, nodes), strict=True):
             parts |= more
         ints["target"] = graphs.padded(self.graphs.target[graph])
-        floats["graph_weight"] = graphs.padded(1 / np.diff(graphs.first)[graphs.agent])
+        weight = 1 / np.diff(graphs.first)[graphs.agent]
+        labels = self.one_hot[self.graphs.target[graph]]
+        floats["graph_weight"] = graphs.padded(weight)
+        floats["label_weight"] = graphs.padded(labels * -weight[:, None])
         floats["degree"] = nodes.padded(self.graphs.degree[node])
         floats["structure"] = nodes.padded(self.structure[node])
         sent = _sent(ints, torch.int32, self.device) | _sent(floats, self.dtype, self.device)
@@ -77,6 +81,7 @@ class Stack:
             pool=_bag_sum(sent, "pool"),
             target=sent["target"].view(R, G).long(),
             graph_weight=sent["graph_weight"].view(R, G),
+            label_weight=sent["label_weight"].view(R, G, len(self.one_hot)),
             motifs=_bag_sum(sent, "motifs"),
             motif_weight=sent["motif_weight"],
             motif_rows=_bag_sum(sent, "motif_rows"),

@@ -125,9 +125,9 @@ def mix(keys: Tensor, counter: int | Tensor) -> Tensor:
     """Derive keys from keys and a counter (the finaliser of SplitMix64)."""
     if keys.device.type != "cpu":
         return cuda.mix(keys, counter)
-    counters = np.asarray(counter, dtype=np.uint64)
-    with np.errstate(over="ignore"):
-        return torch.from_numpy(cpu.mix(keys.numpy().view(np.uint64), counters).view(np.int64))
+    counters = counter.numpy() if isinstance(counter, Tensor) else np.int64(counter)
+    mixed = cpu.mix(keys.numpy().view(np.uint64), counters.view(np.uint64))
+    return torch.from_numpy(mixed.view(np.int64))
 
 
 _EVERYTHING = torch.full((1, 1), -1)

@@ -34,9 +34,7 @@ class Term(Protocol):
 
 def supervised(forward: Pass) -> Tensor:
     """L_S of E13: mean negative log-likelihood over each agent's graphs, `(R,)`."""
-    batch = forward.batch
-    picked = forward.log_probabilities.gather(2, batch.target[:, :, None])[:, :, 0]
-    return -(picked * batch.graph_weight).sum(dim=1)
+    return (forward.log_probabilities * forward.batch.label_weight).sum(dim=(1, 2))
 
 
 @dataclass(frozen=True)

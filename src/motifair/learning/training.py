@@ -52,9 +52,10 @@ class LocalTraining:
     ) -> Trained:
         """Train rows `(R, D)` for some epochs; `keys` `(R,)` are the agents' keys of this round."""
         received, weights, moments = weights, weights.clone(), moments.clone()
-        loss_sum = torch.zeros(len(weights), dtype=weights.dtype, device=weights.device)
-        gradient_sum = last = torch.zeros_like(weights)
         taken = torch.zeros(len(weights), dtype=torch.int64, device=weights.device)
+        loss_sum: Tensor | int = 0
+        gradient_sum: Tensor | int = 0
+        last = weights  # overwritten in the first step, in which every row has a batch
         for epoch in range(self.epochs):
             for batch, moving in loader.epoch(keys, epoch):
                 leaf = weights.detach().requires_grad_()
@@ -63,9 +64,10 @@ class LocalTraining:
                 )
                 (gradient,) = torch.autograd.grad(loss.sum(), leaf)
                 adam_step_(weights, gradient, moments, moving, self.adam)
-                loss_sum += loss.detach() * moving
-                gradient_sum = gradient_sum + gradient * moving[:, None]
-                last = torch.where(moving[:, None], gradient, last)
+                here = moving[:, None]
+                loss_sum = loss_sum + loss.detach() * moving
+                gradient_sum = gradient_sum + gradient * here
+                last = torch.where(here, gradient, last)
                 taken = taken + moving  # each agent counts its own steps: they key its dropout
         mean = gradient_sum / taken[:, None]
         return Trained(weights, moments, loss_sum / taken, mean, last)

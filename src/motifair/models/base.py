@@ -84,14 +84,13 @@ class _Head(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
         weights, embedding, x, scores = ctx.saved_tensors
-        row = torch.zeros_like(weights)
+        body = weights.shape[1] - ctx.layout.tail(weights).shape[1]
         post, _, readout, _ = ctx.layout.head(weights)
         g = gradient - scores.exp() * gradient.sum(dim=-1, keepdim=True)
         into = dense_backward(torch.bmm(g, readout.mT), x, embedding, post, ctx.scale)
         found = (*into[1:], torch.bmm(x.mT, g), g.sum(dim=1))
-        for target, tensor in zip(ctx.layout.head(row), found, strict=True):
-            target.copy_(tensor)
-        return row, into[0], None, None
+        row = [weights.new_zeros(len(weights), body), *(tensor.flatten(1) for tensor in found)]
+        return torch.cat(row, dim=1), into[0], None, None
 
 
 def linear_parts(name: str, inputs: int, outputs: int) -> list[tuple[str, tuple[int, ...]]]:

@@ -78,16 +78,13 @@ class _Embed(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         weights, *tensors = ctx.saved_tensors
         model, batch = ctx.model, ctx.batch
-        row = torch.zeros_like(weights)
-        mlps, targets = model.perceptrons(weights), model.perceptrons(row)
+        mlps, parts = model.perceptrons(weights), [torch.zeros_like(model.layout.tail(weights))]
         g = in_rows(batch.pool.backward, gradient)
         for k in reversed(range(model.layers)):
             before = None if k == 0 else batch.closed.backward
             after = batch.spread.backward if k == 0 else None
             done = Pass(*tensors[4 * k : 4 * k + 4])
             g, found = backward(g, done, mlps[k], before, after, kept(ctx.keep, k).scale)
-            for target, tensor in zip(targets[k], found, strict=True):
-                target.copy_(tensor)
+            parts = [tensor.flatten(1) for tensor in found] + parts
         first = in_rows(batch.inputs.backward, g).flatten(1)
-        row[:, : first.shape[1]] = first
-        return row, None, None, None
+        return torch.cat([first, *parts], dim=1), None, None, None

@@ -42,9 +42,12 @@ class Layout:
 
     def head(self, weights: Tensor) -> list[Tensor]:
         """Return the last four of `split`: weights and biases of the classifier."""
-        sizes, shapes = self.sizes[-4:], self.shapes[-4:]
-        parts = torch.split_with_sizes(weights[:, self.size - sum(sizes) :], sizes, dim=1)
-        return [p.view(len(weights), *s) for p, s in zip(parts, shapes, strict=True)]
+        parts = torch.split_with_sizes(self.tail(weights), self.sizes[-4:], dim=1)
+        return [p.view(len(weights), *s) for p, s in zip(parts, self.shapes[-4:], strict=True)]
+
+    def tail(self, weights: Tensor) -> Tensor:
+        """Return the part of each row that the classifier has, its end."""
+        return weights[:, self.size - sum(self.sizes[-4:]) :]
 
     def span(self, prefix: str) -> slice:
         """Return the part of a row whose names start with `prefix` (they must be adjacent)."""

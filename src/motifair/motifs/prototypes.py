@@ -32,7 +32,7 @@ def global_prototypes(
     no owner has a positive value the previous prototype stays.
 
     >>> from scipy import sparse
-    >>> owners = BagSum.of(sparse.csr_array([[1, 1, 0], [0, 0, 1]]), weighted=False)
+    >>> owners = BagSum.of(sparse.csr_array([[1, 1, 0], [0, 0, 1]]))
     >>> c, active = global_prototypes(
     ...     torch.tensor([[0.0], [4.0], [9.0]]), owners, torch.tensor([0, 1, 1]),
     ...     torch.tensor([3.0, 1.0]), torch.zeros(2, 1), torch.tensor([False, False]))
