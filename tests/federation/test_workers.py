@@ -65,7 +65,10 @@ def test_workers_end_with_a_parent_that_was_killed() -> None:
     script = """
 import os, time
 from motifair.federation.workers import Workers
-workers = Workers(2, lambda piece: print(os.getpid(), flush=True) or time.sleep(0.2))
+def work(piece):
+    os.write(1, f"{os.getpid()}\\n".encode())  # a whole line at once: two of them write
+    time.sleep(0.2)
+workers = Workers(2, work)
 workers([[0], [1]])
 time.sleep(60)
 """
