@@ -11,7 +11,7 @@ import torch
 from rich.console import Console
 
 from motifair.bench.cuda import measure_cuda
-from motifair.bench.measure import cpu_name, host_seconds, in_turn, one_thread, surroundings
+from motifair.bench.measure import cpu_name, host_seconds, in_turn, surroundings
 from motifair.bench.run import run_benchmark, show_benchmark
 from motifair.bench.scale import measure_scale
 from motifair.cli import main
@@ -117,16 +117,6 @@ def test_variants_take_turns_and_the_first_turns_are_not_counted() -> None:
     variants = {name: lambda name=name: heard.append(name) for name in "ab"}
     assert in_turn(variants, 3, clock, warm=1) == {"a": 2.0, "b": 5.0}
     assert heard == list("aabb" * 4)
-
-
-def test_the_number_of_threads_is_as_it_was() -> None:
-    torch.set_num_threads(2)
-    try:
-        with one_thread():
-            assert torch.get_num_threads() == 1
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(1)
 
 
 def test_a_cpu_has_a_name_even_where_the_system_tells_none(tmp_path: Path) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import platform
 import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,6 @@ import torch
 
 from motifair.federation.server import Record
 from motifair.federation.state import FederationState
-from motifair.learning.memory import keep_freed_memory
 
 Work = Callable[[], object]
 Clock = Callable[[Work], float]
@@ -80,21 +77,6 @@ def stepper(take: Take, state: FederationState) -> Work:
         now[0] = take(now[0])[0]
 
     return step
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let one thread compute, with memory and Python's garbage treated as in a run."""
-    keep_freed_memory()
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-        torch.set_num_threads(before)
 
 
 def surroundings(device: torch.device) -> dict[str, Any]:

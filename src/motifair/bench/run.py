@@ -11,13 +11,14 @@ from rich.table import Table
 
 from motifair.bench.cpu import measure_cpu
 from motifair.bench.cuda import measure_cuda
-from motifair.bench.measure import one_thread, surroundings
+from motifair.bench.measure import surroundings
 from motifair.bench.scale import measure_scale, save_scale
 from motifair.errors import MotifairError
 from motifair.experiments.plan import choose_device, make_plan
 from motifair.files import write_json
 from motifair.graphs.dataset import EMBEDDED
 from motifair.graphs.tu import locate
+from motifair.learning.steady import steady_process
 
 SPLITS, REPEATS = 20, 12
 RATIOS = (
@@ -48,7 +49,7 @@ def run_benchmark(
         **surroundings(where),
         "repeats": repeats,
     }
-    with one_thread():
+    with steady_process():
         if where.type == "cpu":
             found |= measure_cpu(plan, repeats)
         else:

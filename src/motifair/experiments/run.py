@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import gc
 import platform
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +20,7 @@ from motifair.experiments.plan import Plan, make_plan
 from motifair.experiments.result import Result, SplitResult, load_result
 from motifair.files import read_json, write_json
 from motifair.graphs.dataset import EMBEDDED, Objects
-from motifair.learning.memory import keep_freed_memory
+from motifair.learning.steady import steady_process
 from motifair.methods import find_method
 
 
@@ -68,7 +67,7 @@ def execute(
     if out is not None and (out / "summary.json").exists():
         _check_same(plan, out)
         return load_result(out)
-    with _one_thread(), _folder(plan, out):
+    with steady_process(), _folder(plan, out):
         started = time.monotonic()
         jobs = list_jobs(plan, out, baselines or out)
         found, layout = run_jobs(plan, jobs, progress, stop)
@@ -99,22 +98,6 @@ def _split_result(plan: Plan, number: int, found: dict[tuple[int, str], Finished
         history=method.history,
         best_on_test=plan.config.report == "best_on_test",
     )
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Let agents be the unit of parallel work, so that results do not depend on the machine."""
-    keep_freed_memory()
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    # What is loaded by now stays: the collector would go through all of it every few rounds.
-    gc.collect()
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-        torch.set_num_threads(before)
 
 
 @contextmanager

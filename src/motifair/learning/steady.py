@@ -1,4 +1,4 @@
-"""Keep freed memory in the process.
+"""A process that computes for long: one thread, memory that stays, a collector that is brief.
 
 Training frees and allocates the same megabyte blocks hundreds of times a round. By default the C
 library hands such blocks back to the system each time and takes page faults to get them again;
@@ -10,6 +10,11 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -2, -3, -8
 
@@ -29,3 +34,21 @@ def keep_freed_memory() -> bool:
     }
     taken = [mallopt(option, value) for option, value in settings.items()]
     return all(t == 1 for t in taken)
+
+
+@contextmanager
+def steady_process() -> Iterator[None]:
+    """Let agents be the unit of parallel work, so that results do not depend on the machine; keep
+    freed memory; and keep the garbage collector from what is loaded by now, which stays: it would
+    go through all of it every few rounds.
+    """
+    keep_freed_memory()
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        torch.set_num_threads(before)
