@@ -1,0 +1,59 @@
+"""On a GPU: recorded rounds are the rounds, runs repeat, and a stack is its federations."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from worlds import CPU, small_config, small_split
+
+from motifair.config import Config
+from motifair.federation.members import Members, prepare
+from motifair.federation.replay import Rounds
+from motifair.federation.server import Record
+from motifair.federation.simulation import Simulation
+from motifair.federation.state import FederationState
+from motifair.methods import METHODS
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+CUDA = torch.device("cuda")
+ROUNDS = 6
+
+
+def members_of(config: Config) -> list[Members]:
+    return [prepare(config, small_split(config, seed=k), seed=k) for k in range(3)]
+
+
+def run(
+    config: Config, members: Members | list[Members], *, record: bool, device: torch.device = CUDA
+) -> tuple[FederationState, list[Record]]:
+    simulation = Simulation(config, members, device=device)
+    take = Rounds(simulation) if record else simulation.round
+    state, records = simulation.start(), []
+    for _ in range(ROUNDS):
+        state, found = take(state)
+        records.append({name: tensor.clone().cpu() for name, tensor in found.items()})
+    return state, records
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_recorded_rounds_are_the_rounds_and_repeat_to_the_bit(method: str) -> None:
+    config = small_config(method=method, rounds=ROUNDS)
+    members = members_of(config)
+    once, again, eager = (run(config, members, record=r) for r in (True, True, False))
+    for other, records in (again, eager):
+        assert torch.equal(once[0].agents.weights, other.agents.weights)
+        for ours, theirs in zip(once[1], records, strict=True):
+            assert all(torch.equal(ours[n].nan_to_num(), theirs[n].nan_to_num()) for n in ours)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("options", [{}, {"batch_size": 5, "hidden": 64}], ids=["whole", "batches"])
+def test_a_stack_on_a_gpu_is_its_federations_on_a_cpu(method: str, options: dict) -> None:
+    config = small_config(method=method, rounds=ROUNDS, **options)
+    members = members_of(config)
+    _, stacked = run(config, members, record=True)
+    for f, one in enumerate(members):
+        _, alone = run(config, one, record=False, device=CPU)
+        for ours, theirs in zip(stacked[:3], alone[:3], strict=True):
+            assert (ours["value"][f] - theirs["value"]).abs().max() < 1e-4
+            assert torch.allclose(ours["loss"][f], theirs["loss"], rtol=1e-3)
