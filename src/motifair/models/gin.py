@@ -17,7 +17,7 @@ class GIN(Model):
     """layers × {MLP of the sum over a node and its neighbours, ReLU, dropout}, then sum pooling.
 
     This is where a simulation spends its time, so the gradient is written out: one step of
-    autograd instead of some sixty, and gradients land in the flat row they belong to.
+    autograd instead of dozens, and gradients land in the flat row they belong to.
     """
 
     summed_inputs = True
