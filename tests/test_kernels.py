@@ -81,6 +81,15 @@ def test_bits_of_a_slice_are_read_where_they_lie(device: str) -> None:
 
 
 @EVERYWHERE
+def test_a_row_that_keeps_everything_does_not_speak_for_the_others(device: str) -> None:
+    x = drawn((2, 4, 16), torch.float64)
+    bits = torch.tensor([[-1], [0]])  # one word a row: all units of the first, none of the second
+    found = rectify_(x.clone().to(device), None, bits.to(device), 1.0).cpu()
+    assert torch.equal(found[0], x[0].clamp(min=0))
+    assert (found[1] == 0).all()
+
+
+@EVERYWHERE
 def test_random_words_are_splitmix64(device: str) -> None:
     keys = [0, 1, 1234567, MASK64]
     signed = torch.tensor([k - (1 << 64) if k >> 63 else k for k in keys], device=device)

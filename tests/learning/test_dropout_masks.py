@@ -110,3 +110,9 @@ def test_neighbouring_units_are_dropped_independently(rate: float) -> None:
     flat = mask.flatten()
     for distance in (1, 2, 7, 8, HIDDEN, 64):
         assert abs(correlation(flat[:-distance], flat[distance:])) < 0.03
+
+
+def test_a_network_may_have_any_number_of_layers() -> None:
+    found = DropoutBits(0.5, CPU)(agents("a", "b"), [128] * 100)
+    assert len(found) == 100
+    assert len({tuple(bits[0].tolist()) for bits in found}) == 100

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 from motifair.bench.bound import products
@@ -25,18 +26,19 @@ def measure_cpu(plan: Plan, repeats: int) -> dict[str, Any]:
     labels = motif_labels(split.graphs, resolve_features(split.graphs, config.features))
     members = prepare(config, split, seed=config.seed)
     one, two = (Simulation(config, members, device=plan.device, threads=n) for n in (1, 2))
-    seconds = in_turn(
-        {
-            "naive": naive_federation(config, members, plan.device).round,
-            "round": stepper(one.round, one.start()),
-            "round_two_threads": stepper(two.round, two.start()),
-            "bound": products(config, members),
-            "motifs": lambda: extract_motifs(
-                split.graphs, labels, rings=config.rings, max_ring=config.max_ring
-            ),
-        },
-        repeats,
-    )
+    with closing(two):
+        seconds = in_turn(
+            {
+                "naive": naive_federation(config, members, plan.device).round,
+                "round": stepper(one.round, one.start()),
+                "round_two_threads": stepper(two.round, two.start()),
+                "bound": products(config, members),
+                "motifs": lambda: extract_motifs(
+                    split.graphs, labels, rings=config.rings, max_ring=config.max_ring
+                ),
+            },
+            repeats,
+        )
     return {
         "round_vs_naive": seconds["naive"] / seconds["round"],
         "round_vs_bound": seconds["round"] / seconds["bound"],

@@ -204,10 +204,10 @@ def _done(plan: Plan, job: Job) -> int:
 
 def _finished(plan: Plan, job: Job) -> History | None:
     """Return the history of a job that was finished earlier."""
-    if _done(plan, job) < plan.config.rounds:
+    if job.path is None or not job.path.exists():
         return None
-    assert job.path is not None
-    return load_history(job.path, plan.about(_seed(plan, job), job.part))[1]
+    done, history = load_history(job.path, plan.about(_seed(plan, job), job.part))
+    return history if done == plan.config.rounds else None
 
 
 def _config(plan: Plan, job: Job) -> Config:

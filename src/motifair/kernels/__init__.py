@@ -44,9 +44,9 @@ def rectify_(x: Tensor, bias: Tensor | None, keep: Tensor | None, scale: float) 
         return cuda.rectify_(x, bias, keep, scale)
     # Contiguous arrays only: for others the loops would not become vector code.
     bias = x.new_zeros(len(x), x.shape[2]) if bias is None else bias.contiguous()
-    keep = _EVERYTHING if keep is None else keep.contiguous()
+    bits = _NO_BITS if keep is None else keep.contiguous().numpy()
     values = x.numpy()
-    cpu.rectify(values, bias.numpy(), keep.numpy(), values.dtype.type(scale))
+    cpu.rectify(values, bias.numpy(), bits, keep is not None, values.dtype.type(scale))
     return x
 
 
@@ -130,4 +130,4 @@ def mix(keys: Tensor, counter: int | Tensor) -> Tensor:
     return torch.from_numpy(mixed.view(np.int64))
 
 
-_EVERYTHING = torch.full((1, 1), -1)
+_NO_BITS = np.zeros((0, 0), dtype=np.int64)

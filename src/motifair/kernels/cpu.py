@@ -11,14 +11,13 @@ WORD = 64  # units whose bits share a word
 
 
 @numba.njit(nogil=True, cache=True)
-def rectify(x: Any, bias: Any, keep: Any, scale: Any) -> None:
+def rectify(x: Any, bias: Any, keep: Any, drops: bool, scale: Any) -> None:
     """Add bias, cut at 0, scale, and drop; in place."""
     rows, n, hidden = x.shape
     zero = x.dtype.type(0)
-    all_kept = keep.shape[1] == 1 and keep[0, 0] == -1
     for r in range(rows):
         for i in range(n):
-            if all_kept:
+            if not drops:
                 for h in range(hidden):
                     x[r, i, h] = max(x[r, i, h] + bias[r, h], zero) * scale
             elif hidden % WORD == 0:  # a word serves one node, and the loop becomes vector code

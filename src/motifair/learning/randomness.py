@@ -53,13 +53,12 @@ class DropoutBits:
 
     def __init__(self, rate: float, device: torch.device) -> None:
         self.rate, self.scale = rate, 1 / (1 - rate)
-        self.layer = torch.arange(64, device=device)  # more than a network has
         self.place = torch.tensor([1, 2, 4, 8, 16, 32, 64, 128], dtype=torch.uint8, device=device)
 
     def __call__(self, keys: Tensor, units: Sequence[int]) -> list[Tensor]:
         """Return for each layer the bits of its units in every row, `(R, words)`."""
         words = [-(-n // 64) for n in units]
-        layer_keys = fold(keys, self.layer[: len(units), None])
+        layer_keys = fold(keys, torch.arange(len(units), device=keys.device)[:, None])
         bits = self.draw(layer_keys.flatten(), max(words)).view(len(units), len(keys), -1)
         return [b[:, :n] for b, n in zip(bits, words, strict=True)]
 
