@@ -56,4 +56,5 @@ def test_a_stack_on_a_gpu_is_its_federations_on_a_cpu(method: str, options: dict
         _, alone = run(config, one, record=False, device=CPU)
         for ours, theirs in zip(stacked[:3], alone[:3], strict=True):
             assert (ours["value"][f] - theirs["value"]).abs().max() < 1e-4
-            assert torch.allclose(ours["loss"][f], theirs["loss"], rtol=1e-3)
+            # A mask may take one of two components that are as good as equal.
+            assert torch.allclose(ours["loss"][f], theirs["loss"], rtol=5e-3)

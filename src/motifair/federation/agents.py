@@ -170,9 +170,10 @@ class Agents:
     def _train_all(self, work: Work) -> Done:
         parts = [self._train(k, work) for k in range(len(self.stacks))]
         columns = {f: [getattr(p, f) for p in parts] for f in Done._fields}
+        local = columns.pop("local")
         return Done(
-            **{f: self._rows(c) for f, c in columns.items() if f != "local"},
-            local=self._in_order(columns["local"]),
+            **{f: self._rows(c) for f, c in columns.items()},
+            local=self._in_order(local) if self.method.uses_prototypes else local[0],
         )
 
     def _train_in_parallel(self, work: Work) -> Done:

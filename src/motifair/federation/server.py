@@ -6,7 +6,7 @@ an axis over federations in front, written `...` here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
@@ -20,6 +20,7 @@ from motifair.mechanism.aggregation import aggregate
 from motifair.mechanism.alignment import MOST_AGENTS_EXACT, shapley_alignment
 from motifair.mechanism.allocation import sparsify
 from motifair.mechanism.diversity import diversity
+from motifair.mechanism.value import quantised
 from motifair.methods import Memory, Method, Seen
 from motifair.motifs.prototypes import global_prototypes
 from motifair.motifs.vocabulary import MotifIndex
@@ -177,7 +178,9 @@ class Server:
     def step(self, state: ServerState, uploads: Uploads) -> tuple[ServerState, Downloads, Record]:
         """Take one round: new state, what every agent receives, and what goes into the record."""
         seen = self.see(state, uploads)
-        d = _together(self.decide(s) for s in seen.each()) if self.apart else self.decide(seen)
+        parts = seen.each() if self.apart else [seen]
+        found = [self.decide(part, uploads.update.dtype) for part in parts]
+        d = _together(found) if self.apart else found[0]
         prototypes, active = self.share_prototypes(
             uploads.prototypes, d.value, state.prototypes, state.active
         )
@@ -206,13 +209,17 @@ class Server:
         downloads = Downloads(reward, d.retained.flatten(), *self.for_agents(new))
         return new, downloads, {k: v.double() for k, v in record.items()}
 
-    def decide(self, seen: Seen) -> Decision:
-        """Ask the method, question by question."""
+    def decide(self, seen: Seen, kind: torch.dtype) -> Decision:
+        """Ask the method, question by question.
+
+        The aggregate is rounded to the type in which it travels: components that are as good as
+        equal in magnitude are then exactly equal, and their order does not hang on the last digit.
+        """
         method, seen = self.method, self._prepared(seen)
         weights = method.weigh(seen)
-        update = aggregate(seen.updates, weights)
+        update = aggregate(seen.updates, weights).to(kind).double()
         alignment = method.align(seen, weights)
-        value = method.valuate(seen, alignment)
+        value = quantised(method.valuate(seen, alignment))
         reward, kept = self.reward(seen, update, value)
         payoff, compensation = method.settle(seen, value)
         retained = method.retain(seen, kept)
@@ -286,9 +293,8 @@ def stack_states(states: Sequence[ServerState]) -> ServerState:
     )
 
 
-def _together(decisions: Iterable[Decision]) -> Decision:
+def _together(found: Sequence[Decision]) -> Decision:
     """Stack what a method decided for one federation after another."""
-    found = list(decisions)
     tensors = {
         f.name: torch.stack([getattr(d, f.name) for d in found])
         for f in fields(Decision)

@@ -130,11 +130,12 @@ def random_words_(out: Tensor, keys: Tensor) -> Tensor:
 
 def mix(keys: Tensor, counter: int | Tensor) -> Tensor:
     """See `kernels.mix`."""
-    odd = torch.full_like(keys, -7046029254386353131)
-    x = keys + odd * (counter + 1)
-    x = (x ^ ((x >> 30) & ((1 << 34) - 1))) * -4658895280553007687
-    x = (x ^ ((x >> 27) & ((1 << 37) - 1))) * -7723592293110705685
-    return x ^ ((x >> 31) & ((1 << 33) - 1))
+    if not isinstance(counter, Tensor):
+        counter = torch.full((), counter, dtype=torch.int64, device=keys.device)
+    keys, counter = (t.contiguous() for t in torch.broadcast_tensors(keys, counter))
+    out, count = torch.empty_like(keys), keys.numel()
+    _mix[(triton.cdiv(count, UNITS),)](keys, counter, out, count, BLOCK=UNITS)
+    return out
 
 
 @triton.jit
@@ -193,14 +194,27 @@ def _adam(
 
 
 @triton.jit
+def _scramble(x):
+    x = (x ^ ((x >> 30) & ((1 << 34) - 1))) * -4658895280553007687
+    x = (x ^ ((x >> 27) & ((1 << 37) - 1))) * -7723592293110705685
+    return x ^ ((x >> 31) & ((1 << 33) - 1))
+
+
+@triton.jit
+def _mix(keys, counter, out, count, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = i < count
+    c = tl.load(counter + i, mask=inside, other=0).to(tl.int64)
+    x = tl.load(keys + i, mask=inside, other=0) + (c + 1) * -7046029254386353131
+    tl.store(out + i, _scramble(x), mask=inside)
+
+
+@triton.jit
 def _random_words(keys, out, count, BLOCK: tl.constexpr):
     row = tl.program_id(1).to(tl.int64)
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     x = tl.load(keys + row) + (i.to(tl.int64) + 1) * -7046029254386353131
-    x = (x ^ ((x >> 30) & ((1 << 34) - 1))) * -4658895280553007687
-    x = (x ^ ((x >> 27) & ((1 << 37) - 1))) * -7723592293110705685
-    x = x ^ ((x >> 31) & ((1 << 33) - 1))
-    tl.store(out + row * count + i, x, mask=i < count)
+    tl.store(out + row * count + i, _scramble(x), mask=i < count)
 
 
 @triton.jit

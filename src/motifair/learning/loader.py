@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from torch import Tensor
 
 from motifair.graphs.batch import Batch, Shard, collate
+from motifair.graphs.graph_set import Ints
 from motifair.graphs.minibatch import Stack
 from motifair.learning.randomness import fold, order
 
@@ -48,7 +50,19 @@ class Loader:
         # All orders at once: each transfer would wait for the device.
         places = torch.split(torch.cat(orders).cpu(), self.sizes)
         chosen = [p.numpy() + f for p, f in zip(places, self.stack.first[:-1], strict=True)]
-        for start in range(0, max(self.sizes), self.batch_size):
-            now = [c[start : start + self.batch_size] for c in chosen]
-            batch = self.stack.cut(now)
+        starts = range(0, max(self.sizes), self.batch_size)
+        for batch in self._cut([[c[s : s + self.batch_size] for c in chosen] for s in starts]):
             yield batch, batch.graph_weight[:, 0] > 0
+
+    def _cut(self, parts: Sequence[Sequence[Ints]]) -> Iterator[Batch]:
+        assert self.stack is not None
+        if self.stack.device.type == "cpu":
+            yield from map(self.stack.cut, parts)
+            return
+        # While the host starts the kernels of one step, another thread cuts the next batch.
+        with ThreadPoolExecutor(1) as ahead:
+            coming = ahead.submit(self.stack.cut, parts[0])
+            for part in parts[1:]:
+                batch, coming = coming.result(), ahead.submit(self.stack.cut, part)
+                yield batch
+            yield coming.result()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 
 def size_weights(graphs: Tensor) -> Tensor:
     """E1: a_i = |D_i| / |D|, `(..., A) -> (..., A)`.
 
-    >>> import torch
     >>> size_weights(torch.tensor([30, 10])).tolist()
     [0.75, 0.25]
     """
@@ -18,7 +19,6 @@ def size_weights(graphs: Tensor) -> Tensor:
 def value_weights(value: Tensor) -> Tensor:
     """E12: a_i = ReLU(r_i) / Σ_j ReLU(r_j), `(..., A) -> (..., A)`.
 
-    >>> import torch
     >>> value_weights(torch.tensor([0.6, -0.2, 0.6])).tolist()
     [0.5, 0.0, 0.5]
     """
@@ -32,10 +32,18 @@ def aggregate(updates: Tensor, weights: Tensor) -> Tensor:
     With a weight for each pair of agents `(..., A, A)` every agent has an aggregate of its own
     `(..., A, D)`: row i holds the weights in agent i's.
 
-    >>> import torch
     >>> aggregate(torch.tensor([[1.0, 0.0], [0.0, 2.0]]), torch.tensor([0.5, 0.5])).tolist()
     [0.5, 1.0]
     """
+    weights = weights.to(updates.dtype)
     if weights.dim() == updates.dim():
-        return weights.to(updates.dtype) @ updates
-    return (weights.to(updates.dtype).unsqueeze(-2) @ updates).squeeze(-2)
+        return weights @ updates
+    # Unlike a matrix product this adds agent after agent, whatever the shapes and the device.
+    rows, order = updates.flatten(0, -2), torch.arange(weights.numel(), device=weights.device)
+    total = F.embedding_bag(
+        order.view(-1, weights.shape[-1]),
+        rows,
+        mode="sum",
+        per_sample_weights=weights.reshape(-1, weights.shape[-1]),
+    )
+    return total.view(*updates.shape[:-2], -1)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 LEAST_TOTAL = 0.5
+VALUE_DIGITS = 12
 
 
 def evidence(alignment: Tensor, diversity: Tensor, diversity_weight: float) -> Tensor:
@@ -30,6 +31,18 @@ def bounded(x: Tensor) -> Tensor:
     total = x.sum(dim=-1, keepdim=True)
     least = LEAST_TOTAL * x.abs().sum(dim=-1, keepdim=True)
     return x + (least - total).clamp(min=0) / x.shape[-1]
+
+
+def quantised(value: Tensor) -> Tensor:
+    """Round values to 1e-12, the form in which they are recorded, paid by and trained with.
+
+    Sums of 1e5 products come out 1e-16 apart when a device adds them in another order; a value
+    without those digits is the same wherever it is computed.
+
+    >>> quantised(torch.tensor([1 / 3], dtype=torch.float64)).item()
+    0.333333333333
+    """
+    return torch.round(value, decimals=VALUE_DIGITS)
 
 
 def update_value(
