@@ -25,7 +25,10 @@ from motifair.federation.loop import run_rounds
 from motifair.federation.members import Members, prepare
 from motifair.federation.simulation import Simulation
 from motifair.federation.state import FederationState, load_state, save_state
+from motifair.graphs.dataset import Dataset
+from motifair.graphs.features import structure_inputs
 from motifair.graphs.graph_set import GraphSet
+from motifair.graphs.split import make_split
 from motifair.methods import METHODS, Memory, Method, Seen
 from motifair.methods import gcfl as gcfl_module
 from motifair.methods.cffl_lyu import CFFLLyu
@@ -504,3 +507,19 @@ def test_stacks_of_similar_size_compute_what_single_rows_compute() -> None:
     assert_equal_states(last, plain.last, 1e-8)
     for ours, theirs in zip(histories, plain.histories, strict=True):
         assert_equal_histories(ours, theirs, 1e-8)
+
+
+def test_splits_of_a_dataset_share_its_random_walks(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+
+    def counted(graphs: GraphSet) -> np.ndarray:
+        taken.append(graphs)
+        return structure_inputs(graphs)
+
+    monkeypatch.setattr("motifair.federation.members.structure_inputs", counted)
+    data = Dataset(small_graphs())
+    options = {"partition": "iid", "agents": 3, "test_fraction": 0.2, "skew": 0.5}
+    config = small_config(method="fedstar")
+    for seed in range(3):
+        prepare(config, make_split(data, **options, perturbation="none", seed=seed), seed=seed)
+    assert len(taken) == 1

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from graphs.graph_samples import graph_sets
 from hypothesis import given
-from hypothesis import strategies as st
 
 from motifair.errors import MotifairError
-from motifair.graphs import features as node_features
 from motifair.graphs.features import (
+    WALKS,
     fit_features,
     motif_labels,
     resolve_features,
@@ -127,14 +126,20 @@ def test_motifs_are_made_of_labels_and_else_of_degrees() -> None:
     assert motif_labels(unlabelled, "label").tolist() == degrees
 
 
-@given(graph_sets(max_graphs=8), st.integers(1, 12))
-def test_structure_does_not_depend_on_how_many_graphs_are_taken_together(
-    graphs: GraphSet, block: int
-) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(node_features, "BLOCK", block)
-        found = structure_inputs(graphs)
-    assert np.array_equal(found, structure_inputs(graphs))
+@given(graph_sets(max_graphs=8))
+def test_structure_of_a_graph_does_not_depend_on_the_others(graphs: GraphSet) -> None:
+    found = structure_inputs(graphs)
     for g in range(len(graphs)):
         first, last = graphs.node_start[g : g + 2]
         assert np.array_equal(found[first:last], structure_inputs(graphs.select([g])))
+
+
+@given(graph_sets(max_graphs=4))
+def test_walks_return_as_the_powers_of_the_matrix_say(graphs: GraphSet) -> None:
+    nodes = len(graphs.degree)
+    step = np.zeros((nodes, nodes))
+    for v in range(nodes):
+        for u in graphs.neighbour[graphs.edge_start[v] : graphs.edge_start[v + 1]]:
+            step[v, u] = 1 / graphs.degree[u]
+    expected = [np.linalg.matrix_power(step, k).diagonal() for k in range(1, WALKS + 1)]
+    assert np.allclose(structure_inputs(graphs)[:, :WALKS], np.transpose(expected), atol=1e-12)

@@ -84,16 +84,16 @@ def prepare(config: Config, split: Split, *, seed: int) -> Members:
     )
 
 
-_LAST_STRUCTURE: list[tuple[GraphSet, np.ndarray]] = []
+_LAST_STRUCTURE: list[tuple[np.ndarray, np.ndarray]] = []  # the edges they are of, and they
 
 
 def _structure_of(graphs: GraphSet) -> np.ndarray:
     """Return the structural inputs of all nodes; the last ones are kept.
 
-    They take long, and the splits of a dataset whose graphs are not damaged share its graphs.
+    They take long, and splits of a dataset whose edges are not rewired share them.
     """
-    if not _LAST_STRUCTURE or _LAST_STRUCTURE[0][0] is not graphs:
-        _LAST_STRUCTURE[:] = [(graphs, structure_inputs(graphs))]
+    if not _LAST_STRUCTURE or _LAST_STRUCTURE[0][0] is not graphs.neighbour:
+        _LAST_STRUCTURE[:] = [(graphs.neighbour, structure_inputs(graphs))]
     return _LAST_STRUCTURE[0][1]
 
 

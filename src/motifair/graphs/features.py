@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from scipy import sparse
 
 from motifair.errors import MotifairError
 from motifair.graphs.graph_set import GraphSet, Ints
+from motifair.graphs.kernels import returns
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,6 @@ def motif_labels(graphs: GraphSet, kind: str) -> Ints:
 
 WALKS = 16
 DEGREES = 16
-BLOCK = 4096  # nodes whose walks are computed together
 
 
 def structure_inputs(graphs: GraphSet) -> np.ndarray:
@@ -102,20 +101,5 @@ def structure_inputs(graphs: GraphSet) -> np.ndarray:
     nodes = len(graphs.degree)
     found = np.zeros((nodes, WALKS + DEGREES))
     found[np.arange(nodes), WALKS + graphs.degree.clip(1, DEGREES) - 1] = 1.0
-    # Some graphs at a time: one by one takes minutes where there are very many, and all of them
-    # together take much memory where there are large ones.
-    cuts = np.flatnonzero(np.diff(graphs.node_start[:-1] // BLOCK)) + 1
-    for first, last in pairwise(graphs.node_start[[0, *cuts, len(graphs)]]):
-        start = graphs.edge_start[first : last + 1]
-        columns = graphs.neighbour[start[0] : start[-1]] - first
-        chance = 1.0 / np.maximum(graphs.degree[first:last], 1)
-        shape = (last - first, last - first)
-        step = sparse.csr_array((chance[columns], columns, start - start[0]), shape=shape)
-        powers = [sparse.eye_array(shape[0], format="csr"), step]
-        while len(powers) <= WALKS // 2:
-            powers.append(powers[-1] @ step)
-        for k in range(1, WALKS + 1):
-            # diag(P^k) from two powers of half the length, which stay sparse.
-            there, back = powers[(k + 1) // 2], powers[k // 2]
-            found[first:last, k - 1] = there.multiply(back.T).sum(axis=1)
+    found[:, :WALKS] = returns(graphs.edge_start, graphs.neighbour, graphs.degree, WALKS)
     return found

@@ -161,3 +161,53 @@ def row_starts(row: Any, length: Any, rows: int) -> Any:
     for r in range(rows):
         start[r + 1] += start[r]
     return start
+
+
+@numba.njit(nogil=True, cache=True)
+def returns(
+    edge_start: np.ndarray, neighbour: np.ndarray, degree: np.ndarray, steps: int
+) -> np.ndarray:
+    """Return the chance that a random walk is back at its node after 1..steps steps.
+
+    `(nodes, steps)`, diag(S^k) with S = A·Deg⁻¹. A walk is followed half as far only: S·Deg is
+    symmetric, so that S^k[v,v] = Σ_u S^a[v,u] S^b[v,u] deg(u) / deg(v) for k = a + b.
+    """
+    nodes, half = len(degree), (steps + 1) // 2
+    found = np.zeros((nodes, steps))
+    chance = np.zeros((nodes, half + 1))  # S^a[v, u] in row u, for the node v at hand
+    ball = np.empty(nodes, np.int64)  # where its walks can be, nearest first
+    inside = np.zeros(nodes, np.bool_)
+    for v in range(nodes):
+        ball[0], inside[v], chance[v, 0] = v, True, 1.0
+        before, size = 0, 1
+        for a in range(1, half + 1):
+            before, size = size, _grow(edge_start, neighbour, ball, inside, before, size)
+            for u in ball[:size]:
+                for w in neighbour[edge_start[u] : edge_start[u + 1]]:
+                    chance[u, a] += chance[w, a - 1] / degree[u]
+        for u in ball[:size]:
+            for k in range(1, steps + 1):
+                there = chance[u, (k + 1) // 2] * chance[u, k // 2]
+                found[v, k - 1] += there * degree[u] / max(degree[v], 1)
+        chance[ball[:size]] = 0.0
+        inside[ball[:size]] = False
+    return found
+
+
+@numba.njit(nogil=True, cache=True)
+def _grow(
+    edge_start: np.ndarray,
+    neighbour: np.ndarray,
+    ball: np.ndarray,
+    inside: np.ndarray,
+    first: int,
+    size: int,
+) -> int:
+    """Add the neighbours of `ball[first:size]` to the ball, and return its new size."""
+    for u in ball[first:size]:
+        for w in neighbour[edge_start[u] : edge_start[u + 1]]:
+            if not inside[w]:
+                inside[w] = True
+                ball[size] = w
+                size += 1
+    return size
