@@ -22,7 +22,7 @@ demo: $(STAMP)  ## ten agents on the embedded dataset: who contributed, who was 
 	$(BIN)/motifair run --out runs/demo
 
 test: $(STAMP)  ## the whole suite, doctests and coverage included
-	$(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term --cov-fail-under=90
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --cov --cov-report=term --cov-fail-under=90
 
 lint: $(STAMP)  ## style, types, import direction
 	$(BIN)/ruff check .

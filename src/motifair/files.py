@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from motifair.errors import MotifairError
+
 
 def write_atomic(path: Path, content: bytes | str | Callable[[Path], None]) -> None:
     """Write to a temporary name beside `path`, flush it to disk, rename it into place.
@@ -23,6 +25,12 @@ def write_atomic(path: Path, content: bytes | str | Callable[[Path], None]) -> N
             temporary.write_bytes(content.encode() if isinstance(content, str) else content)
         _flush(temporary)
         temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise MotifairError(
+            f"{path} cannot be written ({error.strerror}); make room on the disk, or check who may "
+            "write there."
+        ) from error
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

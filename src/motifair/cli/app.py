@@ -12,7 +12,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from motifair.cli import data
+from motifair.cli import data, federation
+from motifair.cli.ledger import ledger_app
+from motifair.cli.predict import export, predict
 from motifair.config import parse_assignments, read_settings
 
 app = typer.Typer(
@@ -22,6 +24,11 @@ app = typer.Typer(
     "add --debug anywhere to see where it was raised.",
 )
 app.add_typer(data.app, name="data")
+app.add_typer(federation.app, name="federation")
+ledger_app.command()(federation.audit)
+app.add_typer(ledger_app, name="ledger")
+app.command()(predict)
+app.command()(export)
 
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="Workers; default all cores.")]

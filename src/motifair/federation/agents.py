@@ -10,16 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from motifair.config import Config
 from motifair.evaluation.accuracy import accuracy
 from motifair.federation.protocol import Downloads, Uploads
 from motifair.federation.workers import Workers, portions, shared_rows
 from motifair.graphs.batch import Shard, collate
 from motifair.graphs.graph_set import ranges
-from motifair.learning.adam import Moments
+from motifair.learning.adam import Adam, Moments
 from motifair.learning.loader import Loader
-from motifair.learning.randomness import fold
+from motifair.learning.randomness import DropoutBits, fold
 from motifair.learning.training import LocalTraining
 from motifair.methods import Method
+from motifair.models import Model
 from motifair.motifs.prototypes import local_prototypes
 
 
@@ -264,6 +266,19 @@ class Agents:
         """Put prototypes in the order of agents."""
         joined = torch.cat(list(parts))
         return joined if self.in_order else joined[self.entry_order]
+
+
+def local_training(
+    config: Config, method: Method, model: Model, device: torch.device
+) -> LocalTraining:
+    """Return how agents train, as the configuration says."""
+    return LocalTraining(
+        model=model,
+        terms=method.terms(model.layout.shared(method.share)),
+        epochs=config.local_epochs,
+        adam=Adam(config.learning_rate, config.weight_decay),
+        dropout=DropoutBits(config.dropout, device),
+    )
 
 
 def _places(numbers: np.ndarray, device: torch.device) -> slice | Tensor:

@@ -22,6 +22,7 @@ from motifair.mechanism.allocation import sparsify
 from motifair.mechanism.diversity import diversity
 from motifair.mechanism.value import quantised
 from motifair.methods import Memory, Method, Seen
+from motifair.models import Model
 from motifair.motifs.prototypes import global_prototypes
 from motifair.motifs.vocabulary import MotifIndex
 
@@ -175,14 +176,23 @@ class Server:
             exact = shapley_alignment(seen.updates, weights)
         return update, exact
 
-    def step(self, state: ServerState, uploads: Uploads) -> tuple[ServerState, Downloads, Record]:
-        """Take one round: new state, what every agent receives, and what goes into the record."""
-        seen = self.see(state, uploads)
-        parts = seen.each() if self.apart else [seen]
-        found = [self.decide(part, uploads.update.dtype) for part in parts]
-        d = _together(found) if self.apart else found[0]
+    def step(
+        self, state: ServerState, uploads: Uploads, present: Tensor | None = None
+    ) -> tuple[ServerState, Downloads, Record]:
+        """Take one round: new state, what every agent receives, and what goes into the record.
+
+        Where not all are `present (A,)`, rows of the others mean nothing: see `among`.
+        """
+        seen, kind = self.see(state, uploads), uploads.update.dtype
+        if present is not None:
+            d = self.among(seen, present, kind)
+        elif self.apart:
+            d = _together([self.decide(part, kind) for part in seen.each()])
+        else:
+            d = self.decide(seen, kind)
+        heard = d.value if present is None else d.value.where(present, 0.0)
         prototypes, active = self.share_prototypes(
-            uploads.prototypes, d.value, state.prototypes, state.active
+            uploads.prototypes, heard, state.prototypes, state.active
         )
         one = d.update.dim() == state.weights.dim()  # and not one for each agent
         new = ServerState(
@@ -225,6 +235,37 @@ class Server:
         retained = method.retain(seen, kept)
         return Decision(
             update, alignment, value, reward, kept, retained, payoff, compensation, seen.memory
+        )
+
+    def among(self, seen: Seen, present: Tensor, kind: torch.dtype) -> Decision:
+        """Decide a round in which some agents are absent: for the present, as if there were no
+        others, except that they share among them only what the others' values leave of 1.
+
+        Of an absent agent there is no evidence: it keeps its value, and receives nothing.
+        """
+        own = {
+            f.name: getattr(seen, f.name)[present]
+            for f in fields(seen)
+            if isinstance(getattr(seen, f.name), Tensor) and getattr(seen, f.name).dim() > 0
+        }
+        rest = own["value"].sum()
+        d = self.decide(replace(seen, **own | {"value": own["value"] / rest}), kind)
+        nobody = torch.zeros_like(seen.value)
+
+        def spread(found: Tensor, absent: Tensor) -> Tensor:
+            whole = absent.to(found.dtype).clone()
+            whole[present] = found
+            return whole
+
+        return replace(
+            d,
+            alignment=spread(d.alignment, torch.full_like(nobody, torch.nan)),
+            value=spread(quantised(d.value * rest), seen.value),
+            reward=spread(d.reward, torch.zeros_like(seen.sent)),
+            kept=spread(d.kept, nobody),
+            retained=spread(d.retained, nobody + 1),
+            payoff=spread(d.payoff, nobody),
+            compensation=spread(d.compensation, nobody),
         )
 
     def traffic(self, uploads: Uploads, kept: Tensor) -> Record:
@@ -277,6 +318,14 @@ class Server:
     def _apart(self, rows: Tensor) -> Tensor:
         """Give rows of agents their federations back, `(F·A, D) -> (..., A, D)`."""
         return rows.view(*self.graphs.shape, rows.shape[-1])
+
+
+def masked_blocks(method: Method, model: Model) -> tuple[int, ...]:
+    """Return the sizes of the parts of an update that are masked each by itself."""
+    shared = model.layout.shared(method.share)
+    if method.mask_scope == "layer":
+        return model.layout.tensor_sizes(shared)
+    return (shared.stop - shared.start,)
 
 
 def stack_states(states: Sequence[ServerState]) -> ServerState:

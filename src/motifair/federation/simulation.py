@@ -11,16 +11,14 @@ from torch import Tensor
 
 from motifair.config import Config
 from motifair.evaluation.accuracy import accuracy
-from motifair.federation.agents import Agents, AgentsState, similar_sizes
+from motifair.federation.agents import Agents, AgentsState, local_training, similar_sizes
 from motifair.federation.history import History
 from motifair.federation.members import Members
 from motifair.federation.protocol import Uploads
-from motifair.federation.server import Record, Server, stack_states
+from motifair.federation.server import Record, Server, masked_blocks, stack_states
 from motifair.federation.state import FederationState
 from motifair.graphs.batch import collate
-from motifair.learning.adam import Adam
-from motifair.learning.randomness import DropoutBits, stream_keys
-from motifair.learning.training import LocalTraining
+from motifair.learning.randomness import stream_keys
 from motifair.methods import Method, make_method
 
 NODES_OF_A_LAUNCH = 20_000  # what a GPU computes in the time that one more stack takes to start
@@ -161,14 +159,6 @@ class Simulation:
         self.agents.close()
 
     def _agents(self, threads: int, rows: int | None, dtype: torch.dtype) -> Agents:
-        c, model = self.config, self.model
-        training = LocalTraining(
-            model=model,
-            terms=self.method.terms(model.layout.shared(self.method.share)),
-            epochs=c.local_epochs,
-            adam=Adam(c.learning_rate, c.weight_decay),
-            dropout=DropoutBits(c.dropout, self.device),
-        )
         keys = [stream_keys(m.seed, m.split.names, self.device) for m in self.members]
         train = [s for m in self.members for s in m.train]
         if rows is None and self.device.type != "cpu":
@@ -182,8 +172,8 @@ class Simulation:
             train,
             [s for m in self.members for s in m.test],
             self.method,
-            training,
-            batch_size=c.batch_size,
+            local_training(self.config, self.method, self.model, self.device),
+            batch_size=self.config.batch_size,
             stacks=stacks,
             threads=threads if self.device.type == "cpu" else 1,
             federations=len(self.members),
@@ -191,10 +181,7 @@ class Simulation:
         )
 
     def _server(self) -> Server:
-        shared = self.agents.shared
-        blocks: tuple[int, ...] = (shared.stop - shared.start,)
-        if self.method.mask_scope == "layer":
-            blocks = self.model.layout.tensor_sizes(shared)
+        blocks = masked_blocks(self.method, self.model)
         seeds = torch.tensor([m.seed for m in self.members], device=self.device)
         graphs = torch.tensor([[len(s) for s in m.train] for m in self.members], device=self.device)
         return Server(

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from motifair.errors import MotifairError, nearest
+from motifair.files import write_atomic
 from motifair.graphs.graph_set import GraphSet, whole_numbers
 
 DATA_VARIABLE = "MOTIFAIR_DATA"
@@ -120,11 +121,30 @@ def download(dataset: str) -> Path:
 def read_tu(path: Path) -> GraphSet:
     """Parse a folder or zip of TU text files."""
     with contextlib.ExitStack() as stack:
-        name, read = _zip_reader(path, stack) if path.is_file() else _folder_reader(path)
+        name, read = zip_reader(path, stack) if path.is_file() else folder_reader(path)
         try:
-            return _parse(name, read)
+            return parse(name, read)
         except ZIP_ERRORS as error:
-            raise _corrupt(path) from error
+            raise corrupt(path) from error
+
+
+def write_tu(graphs: GraphSet, folder: Path) -> None:
+    """Write graphs as a TU folder, named by its last part, with node labels and attributes."""
+    name, pairs = folder.name, graphs.edge_list()[0]
+    tables: dict[str, np.ndarray | None] = {
+        "A": np.concatenate([pairs, pairs[:, ::-1]]) + 1,
+        "graph_indicator": graphs.node_graph + 1,
+        "graph_labels": graphs.target,
+        "node_labels": graphs.node_label,
+        "node_attributes": graphs.attribute,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    for part, table in tables.items():
+        if table is not None:
+            text = io.StringIO()
+            form = "%.17g" if table.dtype.kind == "f" else "%d"
+            np.savetxt(text, table, fmt=form, delimiter=", ")
+            write_atomic(folder / f"{name}_{part}.txt", text.getvalue())
 
 
 def check_known(graphs: GraphSet) -> None:
@@ -151,7 +171,8 @@ def check_known(graphs: GraphSet) -> None:
 Reader = Callable[[str], bytes | None]
 
 
-def _folder_reader(path: Path) -> tuple[str, Reader]:
+def folder_reader(path: Path) -> tuple[str, Reader]:
+    """Return the name of a TU folder, and what reads its parts."""
     names = sorted(path.glob("*_A.txt"))
     if len(names) != 1:
         raise MotifairError(
@@ -167,11 +188,12 @@ def _folder_reader(path: Path) -> tuple[str, Reader]:
     return name, read
 
 
-def _zip_reader(path: Path, stack: contextlib.ExitStack) -> tuple[str, Reader]:
+def zip_reader(path: Path, stack: contextlib.ExitStack) -> tuple[str, Reader]:
+    """Return the name of a zipped TU folder, and what reads its parts."""
     try:
         archive = stack.enter_context(zipfile.ZipFile(path))
     except ZIP_ERRORS as error:
-        raise _corrupt(path) from error
+        raise corrupt(path) from error
     members = [m for m in archive.namelist() if m.endswith("_A.txt")]
     if len(members) != 1:
         raise MotifairError(f"{path} holds no TU dataset: it needs exactly one file NAME_A.txt.")
@@ -184,11 +206,14 @@ def _zip_reader(path: Path, stack: contextlib.ExitStack) -> tuple[str, Reader]:
     return stem.rsplit("/", 1)[-1], read
 
 
-def _corrupt(path: Path) -> MotifairError:
+def corrupt(path: Path) -> MotifairError:
+    """Say that an archive is damaged."""
     return MotifairError(f"{path} is corrupt or truncated; get the archive again.")
 
 
-def _parse(name: str, read: Reader) -> GraphSet:
+def parse(name: str, read: Reader) -> GraphSet:
+    """Make graphs of the parts of a TU folder."""
+
     def table(part: str, kind: type) -> np.ndarray | None:
         content = read(part)
         if content is None:

@@ -81,6 +81,7 @@ class Method:
     mask_up: ClassVar[bool] = False  # whether the number of kept components is rounded up
     validation: ClassVar[float] = 0.0  # share of its training graphs each agent lends the server
     stacked: ClassVar[bool] = False
+    returning: ClassVar[str] = "server"  # whose model an agent that was away goes on from, or "own"
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -89,6 +90,14 @@ class Method:
     def takes_stacks(cls) -> bool:
         """Whether this very class, not one it inherits from, says that it is `stacked`."""
         return bool(cls.__dict__.get("stacked", False))
+
+    @property
+    def deployable(self) -> bool:
+        """Whether it runs between machines, where agents may be absent: there is a model of all,
+        and the method remembers nothing by agent and borrows no graphs.
+        """
+        forgets = type(self).remember is Method.remember
+        return forgets and self.global_model and not self.validation
 
     @property
     def share(self) -> str:

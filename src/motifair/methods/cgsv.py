@@ -25,6 +25,7 @@ class CGSV(Method):
     summary = "gradient-based value, smoothed; sparse rewards, tensor by tensor"
     options = frozenset({"share", "beta", "budget", "contribution"})
     mask_up = True
+    returning = "own"
     smoothing: ClassVar[float] = 0.95
     least: ClassVar[float] = 1e-3
 

@@ -21,6 +21,7 @@ class Motifair(Method):
     stacked = True
     summary = "value by alignment and motif diversity; sparse rewards; payoffs; prototypes"
     uses_motifs = True
+    returning = "own"
     options = frozenset(
         {
             "share", "rings", "max_ring", "vocabulary_fraction", "tfidf", "alignment_of",
@@ -29,6 +30,11 @@ class Motifair(Method):
             "prototype_reduce", "prototype_weight", "budget", "payoff", "contribution",
         }
     )  # fmt: skip
+
+    @property
+    def deployable(self) -> bool:
+        """Paid by value it remembers nothing; payoffs by data size it does."""
+        return self.config.payoff == "paper"
 
     @property
     def uses_prototypes(self) -> bool:

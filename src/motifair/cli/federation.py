@@ -1,0 +1,259 @@
+"""`motifair federation`: run motifair between the machines of a consortium."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from motifair.errors import MotifairError
+
+if TYPE_CHECKING:
+    from motifair.deployment.office import Office
+    from motifair.federation.transports.nvflare.processes import Running
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Run a federation between machines.",
+)
+server = typer.Typer(no_args_is_help=True, help="The server of a federation.")
+agent = typer.Typer(no_args_is_help=True, help="A member's agent.")
+app.add_typer(server, name="server")
+app.add_typer(agent, name="agent")
+
+Folder = Annotated[Path, typer.Option("--folder", help="The operator's folder.")]
+Kit = Annotated[Path, typer.Option(help="The member's startup kit.")]
+Member = Annotated[str, typer.Argument(help="A member that federation.toml names.")]
+RunName = Annotated[str, typer.Option("--run", help="Name of the run.")]
+Detach = Annotated[bool, typer.Option("--detach", help="Return once it is started.")]
+Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
+HERE = Path()
+
+
+@app.command()
+def init(
+    like: Annotated[Path, typer.Option(help="Graphs of the kind members have: the schema.")],
+    members: Annotated[str, typer.Option(help="Names of the members, with commas.")],
+    name: Annotated[str, typer.Option(help="Name of the federation.")] = "federation",
+    features: Annotated[str, typer.Option(help="auto, label, degree or attributes.")] = "auto",
+    folder: Folder = HERE,
+) -> None:
+    """Write a commented federation.toml, to be edited."""
+    from motifair.graphs.read import Schema, read_graphs
+
+    schema = Schema.of(read_graphs(like), features)
+    names = [m.strip() for m in members.split(",")]
+    path = _office(folder).write_terms(name, names, schema)
+    typer.echo(f"Wrote {path}. Edit it, then: motifair federation provision --folder {folder}")
+
+
+@app.command()
+def provision(folder: Folder = HERE) -> None:
+    """Make one startup kit for the server, the operator and each member."""
+    office = _office(folder)
+    for kit in office.provision():
+        typer.echo(str(kit))
+    typer.echo("Hand each member its kit over a safe way, and delete it here.")
+
+
+@app.command()
+def add(member: Member, folder: Folder = HERE) -> None:
+    """Make the startup kit of a member who joins; name it in federation.toml first."""
+    typer.echo(str(_office(folder).add(member)))
+
+
+@app.command()
+def renew(member: Member, folder: Folder = HERE) -> None:
+    """Make a new kit, with a new key and certificate, for a member, `server`, or the operator."""
+    typer.echo(str(_office(folder).renew(member)))
+
+
+@app.command()
+def remove(member: Member, folder: Folder = HERE) -> None:
+    """Lock a member's certificate out; take it out of federation.toml, too."""
+    _office(folder).remove(member)
+    typer.echo(f"{member} is locked out.")
+
+
+@server.command("start")
+def start_server(folder: Folder = HERE, detach: Detach = False) -> None:
+    """Start the server, and start it again should it die."""
+    from motifair.deployment.office import SERVER
+    from motifair.federation.transports.nvflare import processes
+
+    office = _office(folder)
+    _ = office.terms, office.keys()
+    settings = {"office": str(folder.resolve())}
+    _keep(lambda: processes.start_server(office.kit(SERVER), settings), detach)
+
+
+@agent.command("start")
+def start_agent(
+    kit: Kit,
+    graphs: Annotated[Path, typer.Option(help="TU folder or zip, PyG or NetworkX files.")],
+    state: Annotated[Path | None, typer.Option(help="Where its state is kept.")] = None,
+    detach: Detach = False,
+) -> None:
+    """Check a member's graphs against the terms, and start its agent."""
+    from motifair.deployment.site import HANDLER, settings_of
+    from motifair.federation.transports.nvflare import processes
+
+    settings = settings_of(kit, graphs, state)
+    _keep(lambda: processes.start_site(kit, HANDLER, settings), detach)
+
+
+@app.command()
+def stop(kit: Kit) -> None:
+    """Stop what was started from a kit."""
+    from motifair.federation.transports.nvflare.processes import running
+
+    found = running(kit)
+    if found:
+        found.stop()
+    typer.echo(f"{kit.name} is stopped." if found else f"{kit.name} was not running.")
+
+
+@app.command()
+def run(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False) -> None:
+    """Train until all rounds are done; after an interruption the same command goes on."""
+    from motifair.deployment.operate import run_federation, status
+
+    office = _office(folder)
+    console = Console(stderr=True)
+    told = [-1]
+
+    def watch() -> None:
+        now = status(office, run)
+        if now.round > told[0]:
+            told[0] = now.round
+            console.print(f"round {now.round} of {office.terms.config.rounds}")
+
+    run_federation(office, run, watch=watch)
+    _show(office, run, as_json)
+
+
+@app.command()
+def status(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False) -> None:
+    """Say how far a run is, who was there in its last round, and what runs here."""
+    from motifair.deployment.operate import status as look
+    from motifair.federation.transports.nvflare.processes import running
+
+    office = _office(folder)
+    now = look(office, run)
+    kits = sorted(p for p in (folder / "kits").glob("*") if p.is_dir())
+    lines = now.entry.lines if now.entry else ()
+    about: dict[str, Any] = {
+        "run": run,
+        "round": max(now.round, 0),
+        "rounds": office.terms.config.rounds,
+        "finished": now.finished,
+        "members": {x.agent: x.status + (f": {x.reason}" if x.reason else "") for x in lines},
+        "running here": [k.name for k in kits if running(k)],
+    }
+    if as_json:
+        typer.echo(json.dumps(about))
+        return
+    for key, value in about.items():
+        typer.echo(f"{key}: {value}")
+
+
+def audit(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False) -> None:
+    """Compute every value and payoff again from the retained uploads; exit code 1 names the first
+    row that comes out otherwise.
+    """
+    from motifair.deployment.audit import audit as recompute
+    from motifair.ledger.store import open_ledger
+
+    office = _office(folder)
+    with open_ledger(office.ledger, write=False) as ledger:
+        verdict = recompute(office.terms, office.run(run), list(ledger.entries(run)))
+    typer.echo(json.dumps(verdict.to_json()) if as_json else str(verdict))
+    if not verdict.fits:
+        raise typer.Exit(1)
+
+
+@app.command()
+def demo(
+    agents: Annotated[int, typer.Option(min=2, max=50, help="Number of members.")] = 10,
+    rounds: Annotated[int, typer.Option(min=1, help="Communication rounds.")] = 20,
+    out: Annotated[Path, typer.Option(help="Folder for all of it.")] = Path("runs/federation"),
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Measure empty rounds of the engine as well.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """All of it on one machine: real processes, mutual TLS, a ledger, verified and compared."""
+    from motifair.deployment import demo as play
+
+    began, console = time.monotonic(), Console(stderr=True)
+
+    def tell(words: str) -> None:
+        console.print(f"{time.monotonic() - began:6.1f} s  {words}", highlight=False)
+
+    shown = play.demo(out, agents=agents, rounds=rounds, measure=measure, tell=tell)
+    found = {
+        "ledger fits": shown.verdict.fits,
+        "same in one process": shown.same_in_one_process,
+        "head": shown.verdict.head,
+        "median round, seconds": round(shown.times.round, 3),
+        "slowest agent, seconds": round(shown.times.slowest, 3),
+    }
+    if shown.times.empty is not None and shown.times.ratio is not None:
+        found["empty engine round, seconds"] = round(shown.times.empty, 3)
+        found["round / (empty + slowest)"] = round(shown.times.ratio, 2)
+    _show(shown.office, play.RUN, as_json, found)
+    if not (shown.verdict.fits and shown.same_in_one_process):
+        raise typer.Exit(1)
+
+
+def _office(folder: Path) -> Office:
+    from motifair.deployment.office import Office
+
+    return Office(folder)
+
+
+def _keep(start: Callable[[], Running], detach: bool) -> None:
+    """Start a process; unless detached, start it again whenever it dies, until Ctrl-C."""
+    found = start()
+    typer.echo(f"{found.kit.name} is running; its log is {found.log}.")
+    try:
+        while not detach:
+            time.sleep(1)
+            if not found.alive():
+                typer.echo(f"{found.kit.name} died; starting it again.", err=True)
+                try:
+                    found = start()
+                except MotifairError as error:  # others may be down, too: try until they are back
+                    typer.echo(str(error), err=True)
+    except KeyboardInterrupt:
+        found.stop()
+
+
+def _show(office: Office, run: str, as_json: bool, found: dict[str, Any] | None = None) -> None:
+    """Print what each member was paid in all, and how accurate its model became."""
+    from motifair.federation.drive import RESULT
+    from motifair.files import read_json
+    from motifair.ledger.export import balance
+    from motifair.ledger.store import open_ledger
+
+    with open_ledger(office.ledger, write=False) as ledger:
+        paid = [row for row in balance(ledger) if row["run"] == run]
+    result = read_json(office.run(run) / RESULT)
+    rows = [{**row, "accuracy": result["accuracy"].get(row["agent"])} for row in paid]
+    if as_json:
+        typer.echo(json.dumps({"members": rows, **(found or {})}))
+        return
+    table = Table(title=f"Run {run}, {result['rounds']} rounds")
+    for column in rows[0]:
+        table.add_column(column, justify="left" if column == "agent" else "right")
+    for row in rows:
+        table.add_row(*(f"{v:.3f}" if isinstance(v, float) else str(v) for v in row.values()))
+    Console().print(table)
+    for key, value in (found or {}).items():
+        typer.echo(f"{key}: {value}")

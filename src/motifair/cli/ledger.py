@@ -1,0 +1,116 @@
+"""`motifair ledger`: what was paid and why, and whether all of it fits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from motifair.errors import MotifairError
+
+if TYPE_CHECKING:
+    from motifair.ledger.store import Ledger
+
+AMOUNTS = ("entry", "round", "present", "units", "earned", "penalties", "balance")
+
+ledger_app = typer.Typer(no_args_is_help=True, help="Verify, read and export a ledger.")
+
+Where = Annotated[
+    str | None, typer.Option("--ledger", help="File of SQLite, or URL of PostgreSQL.")
+]
+Run = Annotated[
+    Path | None, typer.Option("--run", help="Folder of a run, with its ledger.sqlite in it.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
+
+
+@ledger_app.command()
+def verify(
+    ledger: Where = None,
+    run: Run = None,
+    heads: Annotated[
+        Path | None, typer.Option(help="File of the heads that a member was sent and kept.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Compute chain, payoffs and signatures again; exit code 1 names the first row that differs."""
+    from motifair.ledger.verify import read_heads, verify_run
+
+    kept = {} if heads is None else read_heads(heads)
+    with _open(ledger, run) as opened:
+        names = sorted({*opened.runs(), *kept})
+        if not names:
+            raise MotifairError(f"There is nothing in the ledger {opened.name} yet.")
+        verdicts = [verify_run(opened, name, kept.get(name, ())) for name in names]
+    if as_json:
+        typer.echo(json.dumps([verdict.to_json() for verdict in verdicts], indent=2))
+    else:
+        for verdict in verdicts:
+            typer.echo(str(verdict))
+    if not all(verdict.fits for verdict in verdicts):
+        raise typer.Exit(1)
+
+
+@ledger_app.command()
+def export(
+    out: Annotated[Path, typer.Option(help="File to write.")],
+    format_: Annotated[str, typer.Option("--format", help="csv, json or parquet.")] = "csv",
+    ledger: Where = None,
+    run: Run = None,
+) -> None:
+    """Write all rounds to a file for other programs."""
+    from motifair.ledger.export import export as write
+
+    with _open(ledger, run) as opened:
+        write(opened, out, format_)
+    typer.echo(f"Written to {out}")
+
+
+@ledger_app.command()
+def balance(ledger: Where = None, run: Run = None, as_json: Json = False) -> None:
+    """Show what each member earned, what it paid in penalties, and what is left."""
+    from motifair.ledger.export import balance as balances
+
+    with _open(ledger, run) as opened:
+        _print(balances(opened), "Balance", as_json)
+
+
+@ledger_app.command()
+def entries(ledger: Where = None, run: Run = None, as_json: Json = False) -> None:
+    """List the entries: terms and rounds, in the order of the chain."""
+    from motifair.ledger.export import overview, to_json
+
+    with _open(ledger, run) as opened:
+        if as_json:
+            found = [e for name in opened.runs() for e in opened.entries(name)]
+            typer.echo(json.dumps(to_json(found), indent=2))
+        else:
+            _print(overview(opened), "Entries", as_json)
+
+
+def _open(ledger: str | None, run: Path | None) -> Ledger:
+    from motifair.ledger.store import open_ledger
+
+    if ledger is not None and run is None:
+        return open_ledger(ledger, write=False)
+    if run is not None and ledger is None:
+        return open_ledger(run / "ledger.sqlite", write=False)
+    raise MotifairError("Name one ledger: either --ledger FILE_OR_URL or --run FOLDER.")
+
+
+def _print(rows: list[dict[str, str]], title: str, as_json: bool) -> None:
+    """Print rows as a table or as JSON."""
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
+    for name in rows[0] if rows else ():
+        table.add_column(name, justify="right" if name in AMOUNTS else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row.values())
+    Console(markup=False).print(table)

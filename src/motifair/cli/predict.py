@@ -1,0 +1,86 @@
+"""`motifair predict` and `motifair export`: use a trained model, and take models out of a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
+
+
+def predict(
+    model: Annotated[Path, typer.Option(help="Folder with model.safetensors and card.json.")],
+    graphs: Annotated[
+        Path,
+        typer.Option(
+            help="TU folder or zip, PyG .pt, NetworkX .graphml, .gml or node-link .json, or a "
+            "folder of these."
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="File for the predictions, .csv or .json.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Say of each graph which class it is, and how probable each class is."""
+    from motifair.errors import MotifairError
+    from motifair.export import load_model
+    from motifair.export import predict as classify
+    from motifair.files import write_atomic
+    from motifair.graphs.read import read_graphs
+
+    if out is not None and out.suffix not in (".csv", ".json"):
+        raise MotifairError(f"--out {out} must end in .csv or .json.")
+    if out is not None and not out.parent.is_dir():
+        raise MotifairError(f"--out {out} lies in no folder; make {out.parent} first.")
+    exported = load_model(model)
+    found = classify(exported, read_graphs(graphs))
+    if out is not None:
+        text = found.to_csv(index=False) if out.suffix == ".csv" else _json(found)
+        write_atomic(out, text)
+    if as_json:
+        typer.echo(_json(found), nl=False)
+    elif out is not None:
+        Console().print(f"Predictions in {out}", highlight=False, soft_wrap=True)
+    else:
+        _show(found, f"{exported.card['method']}, {exported.card['agent']}")
+
+
+def export(
+    folder: Annotated[Path, typer.Argument(help="The out folder of a finished run.")],
+    out: Annotated[Path, typer.Option(help="Folder for the models.")],
+    as_json: Json = False,
+) -> None:
+    """Write the models of a finished run: every agent's, and the server's."""
+    from motifair.export.runs import export_run
+
+    made = [str(path) for path in export_run(folder, out)]
+    typer.echo(json.dumps(made, indent=2) if as_json else "\n".join(made))
+
+
+def _json(found: Any) -> str:
+    """Return predictions as a list with one object for each graph."""
+    rows = [
+        {
+            "graph": int(row["graph"]),
+            "label": int(row["label"]),
+            "probabilities": {
+                str(name).removeprefix("probability "): value
+                for name, value in row.items()
+                if str(name).startswith("probability ")
+            },
+        }
+        for row in found.to_dict("records")
+    ]
+    return json.dumps(rows, indent=2) + "\n"
+
+
+def _show(found: Any, title: str) -> None:
+    from motifair.report.terminal import frame_table
+
+    words = found.map(lambda v: f"{v:.4f}" if isinstance(v, float) else str(v))
+    Console().print(frame_table(words.set_index("graph"), title))

@@ -1,0 +1,77 @@
+"""The server's side, inside the engine: one segment of a run's rounds."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from motifair.deployment.office import Office
+from motifair.errors import MotifairError
+from motifair.export.model import save_model
+from motifair.federation.coordinator import Coordinator, Position
+from motifair.federation.drive import Drive, server_model
+from motifair.federation.keys import verifier
+from motifair.federation.own import schema_features
+from motifair.federation.transports import Transport
+from motifair.files import write_atomic
+from motifair.ledger.entry import Entry
+from motifair.ledger.lease import LedgerUnavailable
+from motifair.ledger.store import open_ledger
+
+DRIVER = "motifair.deployment.driver:drive"
+
+
+def drive(transport: Transport, where: dict[str, Any]) -> None:
+    """Take a run some rounds further; leave a note of how the segment ended."""
+    torch.set_num_threads(1)
+    office, segment = Office(Path(where["office"])), where["segment"]
+    folder = office.run(segment["run"])
+    folder.mkdir(parents=True, exist_ok=True)
+    note = {"segment": segment["number"], "finished": False, "problem": "", "passing": False}
+    try:
+        note["finished"] = _drive(transport, office, segment)
+    except MotifairError as error:
+        note["problem"], note["passing"] = str(error), isinstance(error, LedgerUnavailable)
+    write_atomic(folder / "segment.json", json.dumps(note))
+
+
+def _drive(transport: Transport, office: Office, segment: dict[str, Any]) -> bool:
+    keys, run = office.keys(), segment["run"]
+    coordinator = Coordinator(run, office.terms, verifier(keys), keys)
+    folder = office.run(run)
+
+    def keep(position: Position) -> None:
+        _export(coordinator, position, folder / "model")
+
+    with open_ledger(office.ledger, write=True) as ledger:
+        watch = Watch(folder / "times.txt")
+        return Drive(transport, coordinator, ledger, folder, watch, keep)(rounds=segment["rounds"])
+
+
+def _export(coordinator: Coordinator, position: Position, folder: Path) -> None:
+    terms = coordinator.terms
+    card = {
+        "method": terms.config.method,
+        "agent": "server",
+        "rounds": position.round,
+        "ledger_head": position.entry.hash,
+        "classes": list(terms.schema.classes),
+    }
+    weights = server_model(coordinator, position)
+    save_model(folder, weights, coordinator.model, schema_features(terms.schema), card)
+
+
+class Watch:
+    """Writes down when each round was settled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __call__(self, entry: Entry) -> None:
+        """Hear of an entry."""
+        with self.path.open("a") as file:
+            file.write(f"{entry.round} {time.time():.3f}\n")

@@ -1,0 +1,55 @@
+"""The `federation.toml` that a new federation starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from motifair.graphs.read import Schema
+
+_TEXT = """\
+# The terms of a federation. Every member gets a copy with its startup kit, and agrees to it by
+# starting its agent; a server with other terms is refused.
+
+[federation]
+name = "{name}"
+members = [{members}]
+quorum = {quorum}        # uploads without which a round settles nothing
+deadline = 60.0    # seconds the server waits for uploads in a round
+max_norm = 1000.0  # an update longer than this counts as absent
+
+[server]
+host = "localhost"          # as members reach it
+port = 8002
+ledger = "ledger.sqlite"    # or postgresql://user:password@host/database
+retain_uploads = true       # keep them, so that an auditor can recompute every value
+
+[money]
+currency = "EUR"
+budget = "1000.00"              # paid out in a round
+max_penalty = "100.00"          # the most a member pays in a round
+max_total_penalty = "1000.00"   # and in all
+
+[training]         # any option of motifair run
+method = "motifair"
+profile = "default"
+rounds = 200
+
+[schema]           # what graphs look like; made from a sample by: motifair federation init --like
+features = "{features}"
+columns = {columns}   # the node labels there are
+classes = {classes}
+width = {width}
+"""
+
+
+def federation_toml(name: str, members: Sequence[str], schema: Schema) -> str:
+    """Return commented terms, to be edited."""
+    return _TEXT.format(
+        name=name,
+        members=", ".join(f'"{m}"' for m in members),
+        quorum=max(2, -(-2 * len(members) // 3)),
+        features=schema.features,
+        columns=list(schema.columns),
+        classes=list(schema.classes),
+        width=schema.width,
+    )

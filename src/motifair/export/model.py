@@ -1,0 +1,202 @@
+"""A trained model in a folder: its tensors, and a card that says what it is."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from motifair.errors import MotifairError
+from motifair.files import read_json, write_atomic, write_json
+from motifair.graphs.features import Features
+from motifair.graphs.read import Schema
+from motifair.models import GIN, SAGE, Model, Star
+
+FORMAT = "motifair-model-1"
+TENSORS, CARD = "model.safetensors", "card.json"
+ABOUT = ("method", "agent", "rounds", "accuracy", "ledger_head")
+NETWORKS: dict[str, type[Model]] = {"gin": GIN, "sage": SAGE, "star": Star}
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A model that was loaded: its weights `(D,)`, how it reads nodes, what graphs must look like
+    for it, and its card.
+    """
+
+    model: Model
+    weights: Tensor
+    features: Features
+    schema: Schema
+    card: dict[str, Any]
+
+    def __repr__(self) -> str:
+        c = self.card
+        return f"Exported(method={c['method']}, agent={c['agent']}, rounds={c['rounds']})"
+
+
+def save_model(
+    folder: Path, weights: Tensor, model: Model, features: Features, card: Mapping[str, Any]
+) -> None:
+    """Write a model `(D,)` to a folder that is either whole or not there.
+
+    `card` says how the model came about: `ABOUT` (what is not said is null; `agent` is `server` for
+    the server's model) and anything more. Its `classes` are the classes as files call them, in the
+    order of the outputs; without them they are numbered from 0. A model that is already there is
+    replaced, anything else is not.
+    """
+    tensors = save(model.layout.to_state_dict(weights.detach().cpu().float()))
+    content = {
+        **dict.fromkeys(ABOUT),
+        "classes": list(range(model.classes)),
+        **card,
+        "format": FORMAT,
+        "motifair": _version(),
+        "network": {"name": _network(model), "hidden": model.hidden, "layers": model.layers},
+        "features": _features_to_json(features),
+        "sha256": hashlib.sha256(tensors).hexdigest(),
+    }
+    if folder.exists() and not (folder / CARD).exists():
+        raise MotifairError(f"{folder} exists and holds no model; name another folder.")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    made = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
+    made.mkdir()
+    try:
+        write_atomic(made / TENSORS, tensors)
+        write_json(made / CARD, content)
+        _replace(folder, made)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def load_model(folder: Path) -> Exported:
+    """Read a model, and refuse one that is damaged, not whole, or of another version."""
+    card, content = _read(folder)
+    if hashlib.sha256(content).hexdigest() != card.get("sha256"):
+        raise MotifairError(
+            f"{folder / TENSORS} is not the file that its card describes (the SHA-256 differs); "
+            "get the folder again."
+        )
+    try:
+        features, schema = _read_schema(card)
+        network = card["network"]
+        sizes = int(network["hidden"]), int(network["layers"])
+        model = NETWORKS[network["name"]](features.width, len(schema.classes), *sizes)
+        weights = _row(model, load(content))
+    except (LookupError, TypeError, ValueError, SafetensorError, MotifairError) as error:
+        raise MotifairError(
+            f"{folder / CARD} does not describe the model beside it ({error}); "
+            "get the folder again."
+        ) from error
+    return Exported(model, weights, features, schema, {**dict.fromkeys(ABOUT), **card})
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], bytes]:
+    """Read both files; the card must be of this version."""
+    try:
+        card, content = read_json(folder / CARD), (folder / TENSORS).read_bytes()
+    except OSError as error:
+        missing = Path(str(error.filename)).name
+        raise MotifairError(
+            f"{folder} holds no model: {missing} cannot be read ({error.strerror}); give a folder "
+            "that holds model.safetensors and card.json."
+        ) from error
+    except ValueError as error:
+        raise MotifairError(f"{folder / CARD} is not valid JSON; get the folder again.") from error
+    if not isinstance(card, dict) or card.get("format") != FORMAT:
+        said = card if isinstance(card, dict) else {}
+        raise MotifairError(
+            f"{folder} has format {said.get('format')}, but motifair {_version()} reads {FORMAT}; "
+            f"use the version that wrote it ({said.get('motifair', 'unknown')})."
+        )
+    return card, content
+
+
+def _row(model: Model, tensors: dict[str, Tensor]) -> Tensor:
+    """Return the tensors as a row `(D,)`; refuse those of another model."""
+    layout = model.layout
+    shapes = {n: tuple(reversed(s)) for n, s in zip(layout.names, layout.shapes, strict=True)}
+    if {name: tuple(t.shape) for name, t in tensors.items()} != shapes:
+        raise ValueError("the tensors are not those of this network")
+    return layout.from_state_dict(tensors)
+
+
+def _network(model: Model) -> str:
+    for name, kind in NETWORKS.items():
+        if type(model) is kind:
+            return name
+    raise MotifairError(
+        f"Models of {type(model).__name__} cannot be written; use {', '.join(NETWORKS)}."
+    )
+
+
+def _features_to_json(features: Features) -> dict[str, Any]:
+    def plain(values: np.ndarray | None) -> list[Any] | None:
+        return None if values is None else values.tolist()
+
+    return {
+        "kind": features.kind,
+        "width": features.width,
+        "columns": plain(features.columns),
+        "mean": plain(features.mean),
+        "scale": plain(features.scale),
+    }
+
+
+def _read_schema(card: Mapping[str, Any]) -> tuple[Features, Schema]:
+    """Return how the model of a card reads nodes, and what graphs must look like for it."""
+    content = card["features"]
+    kind, width = str(content["kind"]), int(content["width"])
+
+    def array(name: str, of: type, needed: bool) -> np.ndarray | None:
+        if not needed:
+            return None
+        found: np.ndarray = np.array(content[name], dtype=of)
+        if found.shape != (width,):
+            raise ValueError(f"{name} does not have {width} numbers")
+        return found
+
+    columns = array("columns", np.int64, kind == "label")
+    mean = array("mean", np.float64, kind == "attributes")
+    scale = array("scale", np.float64, kind == "attributes")
+    schema = Schema.from_json(
+        {
+            "features": kind,
+            "columns": [] if columns is None else columns.tolist(),
+            "classes": card["classes"],
+            "width": width,
+        }
+    )
+    return Features(kind, width, columns, mean, scale), schema
+
+
+def _replace(folder: Path, made: Path) -> None:
+    """Put a finished folder in its place; one that is there steps aside first."""
+    old = made.with_name(f"{made.name}.old")
+    if folder.exists():
+        folder.rename(old)
+    made.rename(folder)
+    opened = os.open(folder.parent, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _version() -> str:
+    try:
+        return version("motifair")
+    except PackageNotFoundError:  # a source tree that was never installed
+        return "not installed"

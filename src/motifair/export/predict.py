@@ -1,0 +1,48 @@
+"""What a trained model says of new graphs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import torch
+
+from motifair.export.model import Exported
+from motifair.graphs.batch import collate, make_shard
+from motifair.graphs.features import structure_inputs
+from motifair.graphs.graph_set import GraphSet
+from motifair.graphs.read import check_inputs
+
+AT_ONCE = 512  # graphs in a batch: more of them only take more memory
+
+
+def predict(exported: Exported, graphs: GraphSet) -> pd.DataFrame:
+    """Return for each graph its predicted class, `label`, and the `probability` of each class.
+
+    Graphs are as `read_graphs` gives them; their own classes are not looked at.
+    """
+    check_inputs(graphs, exported.schema)
+    parts = [
+        _probabilities(exported, graphs.select(np.arange(g, min(g + AT_ONCE, len(graphs)))))
+        for g in range(0, len(graphs), AT_ONCE)
+    ]
+    found = np.concatenate(parts)
+    label = np.array(exported.schema.classes)[found.argmax(axis=1)]
+    columns = {f"probability {c}": found[:, k] for k, c in enumerate(exported.schema.classes)}
+    return pd.DataFrame({"graph": np.arange(len(graphs)), "label": label, **columns})
+
+
+@torch.no_grad()
+def _probabilities(exported: Exported, graphs: GraphSet) -> np.ndarray:
+    model, row = exported.model, exported.weights[None]
+    graphs = replace(graphs, target=np.zeros_like(graphs.target), classes=model.classes)
+    shard = make_shard(
+        graphs,
+        exported.features,
+        summed=model.summed_inputs,
+        structure=structure_inputs(graphs) if model.structure else None,
+    )
+    batch = collate([shard], row.device, row.dtype)
+    scores = model.classify(row, model.embed(row, batch))[0]
+    return scores.double().exp().numpy()

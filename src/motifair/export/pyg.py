@@ -1,0 +1,132 @@
+"""The networks as plain PyG modules, for those who go on without motifair."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch_geometric.nn import GCNConv, GINConv, SAGEConv, global_add_pool
+
+from motifair.export.model import load_model
+from motifair.graphs.features import DEGREES, WALKS, Features, structure_inputs
+from motifair.graphs.graph_set import GraphSet
+
+
+def load_module(folder: Path) -> torch.nn.Module:
+    """Load a model as a module that maps `(x, edge_index, batch)` to log-probabilities.
+
+    `x` is `(nodes, width)`: one-hot labels in the order of the card's columns, one-hot degrees, or
+    attributes as they are (the module scales them). Every edge stands in both directions, as usual
+    in PyG. The module is in evaluation mode; it has no dropout.
+    """
+    exported = load_model(folder)
+    model = exported.model
+    made = _MODULES[exported.card["network"]["name"]](
+        exported.features, model.classes, model.hidden, model.layers
+    )
+    parameters = model.layout.to_state_dict(exported.weights)
+    # GINConv keeps its ε, which is 0, as a buffer; it is nothing that was learnt.
+    made.load_state_dict({**made.state_dict(), **parameters})
+    return made.eval()
+
+
+class Network(torch.nn.Module):
+    """linear → convolutions with ReLU → sum over a graph → linear, ReLU → linear, log-softmax."""
+
+    mean: Tensor | None
+    scale: Tensor | None
+
+    def __init__(self, features: Features, classes: int, hidden: int, layers: int) -> None:
+        super().__init__()
+        self.pre = torch.nn.Linear(features.width, hidden)
+        self.convs = torch.nn.ModuleList(self.convolution(hidden) for _ in range(layers))
+        self.post = torch.nn.Linear(hidden, hidden)
+        self.readout = torch.nn.Linear(hidden, classes)
+        for name, values in (("mean", features.mean), ("scale", features.scale)):
+            buffer = None if values is None else torch.as_tensor(values)
+            self.register_buffer(name, buffer, persistent=False)
+
+    def convolution(self, hidden: int) -> torch.nn.Module:
+        """Return one graph convolution."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
+        """Return log-probabilities `(graphs, classes)`; without `batch` there is one graph."""
+        embedding = global_add_pool(self.embed(self.scaled(x), edge_index), batch)
+        x = torch.relu(self.post(embedding))
+        return torch.log_softmax(self.readout(x), dim=-1)
+
+    def scaled(self, x: Tensor) -> Tensor:
+        """Return inputs as the first linear map reads them."""
+        if self.mean is not None and self.scale is not None:
+            x = (x - self.mean) / self.scale
+        return x.to(self.pre.weight.dtype)
+
+    def embed(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Return the embeddings of the nodes `(nodes, hidden)`."""
+        x = self.pre(x)
+        for conv in self.convs:
+            x = torch.relu(conv(x, edge_index))
+        return x
+
+
+class GINModule(Network):
+    """The graph isomorphism network of the paper."""
+
+    def convolution(self, hidden: int) -> torch.nn.Module:
+        """Return a convolution by a two-layer MLP."""
+        return _gin(hidden, hidden)
+
+
+class SAGEModule(Network):
+    """GraphSAGE with mean aggregation, of FedSage."""
+
+    def convolution(self, hidden: int) -> torch.nn.Module:
+        """Return a convolution by the mean of neighbours."""
+        return _checked(SAGEConv(hidden, hidden, aggr="mean"))
+
+
+class StarModule(Network):
+    """FedStar's two channels: x by GIN on [x ; s], s by GCN and tanh on structural inputs."""
+
+    def __init__(self, features: Features, classes: int, hidden: int, layers: int) -> None:
+        super().__init__(features, classes, hidden, layers)
+        self.structure = torch.nn.Linear(WALKS + DEGREES, hidden)
+        self.structure_convs = torch.nn.ModuleList(GCNConv(hidden, hidden) for _ in range(layers))
+        self.merge = torch.nn.Linear(2 * hidden, hidden)
+
+    def convolution(self, hidden: int) -> torch.nn.Module:
+        """Return a convolution of both channels by a two-layer MLP."""
+        return _gin(2 * hidden, hidden)
+
+    def embed(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Return the merged channels; structural inputs are worked out from the edges."""
+        s = self.structure(_structure(len(x), edge_index).to(x))
+        x = self.pre(x)
+        for conv, structure_conv in zip(self.convs, self.structure_convs, strict=True):
+            x = torch.relu(conv(torch.cat([x, s], dim=-1), edge_index))
+            s = torch.tanh(structure_conv(s, edge_index))
+        merged: Tensor = self.merge(torch.cat([x, s], dim=-1))
+        return merged
+
+
+_MODULES: dict[str, type[Network]] = {"gin": GINModule, "sage": SAGEModule, "star": StarModule}
+
+
+def _gin(inputs: int, hidden: int) -> torch.nn.Module:
+    linear, relu = torch.nn.Linear, torch.nn.ReLU
+    return _checked(
+        GINConv(torch.nn.Sequential(linear(inputs, hidden), relu(), linear(hidden, hidden)))
+    )
+
+
+def _checked(module: object) -> torch.nn.Module:
+    assert isinstance(module, torch.nn.Module)
+    return module
+
+
+def _structure(nodes: int, edge_index: Tensor) -> Tensor:
+    """Return the structural inputs; they do not ask which graph a node is in."""
+    graph = GraphSet.build("batch", [nodes], edge_index.T.cpu().numpy(), [0])
+    return torch.from_numpy(structure_inputs(graph))

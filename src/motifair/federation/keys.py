@@ -1,0 +1,85 @@
+"""Signatures: each member signs its uploads with the private key of its certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from motifair.errors import MotifairError
+
+try:
+    from cryptography import x509
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+    from cryptography.hazmat.primitives.asymmetric.rsa import (
+        RSAPrivateKey,
+        RSAPublicKey,
+        generate_private_key,
+    )
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        PublicFormat,
+        load_pem_private_key,
+        load_pem_public_key,
+    )
+except ModuleNotFoundError as missing:
+    raise MotifairError(
+        "Signatures need cryptography: install motifair with `pip install 'motifair[ledger]'`."
+    ) from missing
+
+
+def new_key() -> RSAPrivateKey:
+    """Make a key, for members that have no certificate: in simulations and tests."""
+    return generate_private_key(65537, 2048)
+
+
+def read_key(path: Path) -> RSAPrivateKey:
+    """Read a private key."""
+    try:
+        key = load_pem_private_key(path.read_bytes(), None)
+    except (OSError, ValueError, TypeError) as error:
+        raise MotifairError(
+            f"{path} is no private key; take the one of the startup kit."
+        ) from error
+    if not isinstance(key, RSAPrivateKey):
+        raise MotifairError(f"{path} is no RSA key; take the one of the startup kit.")
+    return key
+
+
+def signer(key: RSAPrivateKey) -> Callable[[bytes], bytes]:
+    """Return what signs with a key; the same text always gets the same signature."""
+    return lambda text: key.sign(text, PKCS1v15(), SHA256())
+
+
+def public_text(key: RSAPrivateKey | RSAPublicKey) -> str:
+    """Return the public key as text."""
+    public = key.public_key() if isinstance(key, RSAPrivateKey) else key
+    return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+
+def certified_key(certificate: Path) -> str:
+    """Return the public key of a certificate as text."""
+    try:
+        public = x509.load_pem_x509_certificate(certificate.read_bytes()).public_key()
+    except (OSError, ValueError) as error:
+        raise MotifairError(f"{certificate} is no certificate; provision again.") from error
+    if not isinstance(public, RSAPublicKey):
+        raise MotifairError(f"{certificate} holds no RSA key; provision again.")
+    return public_text(public)
+
+
+def verifier(keys: Mapping[str, str]) -> Callable[[str, bytes, bytes], bool]:
+    """Return what checks that a member of `keys` signed a text."""
+    public = {name: load_pem_public_key(text.encode()) for name, text in keys.items()}
+
+    def verify(name: str, text: bytes, signature: bytes) -> bool:
+        key = public[name]
+        assert isinstance(key, RSAPublicKey)
+        try:
+            key.verify(signature, text, PKCS1v15(), SHA256())
+        except InvalidSignature:
+            return False
+        return True
+
+    return verify

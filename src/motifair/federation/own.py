@@ -1,0 +1,104 @@
+"""What one member prepares of its own graphs, knowing nothing of the others'."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from motifair.config import Config
+from motifair.errors import MotifairError
+from motifair.graphs.batch import Shard, make_shard
+from motifair.graphs.features import Features, motif_labels, structure_inputs
+from motifair.graphs.graph_set import GraphSet, Ints, ranges
+from motifair.graphs.partition import holdout
+from motifair.graphs.read import Schema, conform
+from motifair.learning.randomness import derive_seed
+from motifair.methods import make_method
+from motifair.models import Model
+from motifair.motifs.extract import count_motifs
+from motifair.motifs.vocabulary import select_vocabulary
+
+
+@dataclass(frozen=True)
+class Own:
+    """A member's training and test graphs as the model reads them, and the keys of its motifs."""
+
+    model: Model
+    train: Shard
+    test: Shard
+    motifs: tuple[str, ...]
+
+
+def prepare_own(config: Config, schema: Schema, name: str, graphs: GraphSet, seed: int) -> Own:
+    """Check graphs against the agreed schema, set test graphs aside, and encode both parts."""
+    graphs = conform(graphs, schema)
+    method = make_method(config)
+    features = schema_features(schema)
+    model = make_model(config, schema)
+    train, test = own_holdout(config, name, graphs, seed)
+    found = None
+    if method.uses_motifs:
+        labels = motif_labels(graphs, schema.features)
+        counted = count_motifs(graphs, labels, rings=config.rings, max_ring=config.max_ring)
+        found = select_vocabulary(
+            counted.counts[train],
+            counted.keys,
+            fraction=config.vocabulary_fraction,
+            form=config.tfidf,
+        )
+        if not found.keys:
+            raise MotifairError(
+                f"No training graph of '{name}' has an edge, so it has no motif; "
+                "give it graphs with edges."
+            )
+    extra = structure_inputs(graphs) if model.structure else None
+
+    def shard(chosen: Ints, *, motifs: bool) -> Shard:
+        nodes = ranges(graphs.node_start[chosen], graphs.nodes[chosen])
+        return make_shard(
+            graphs.select(chosen),
+            features,
+            found.incidence if motifs and found else None,
+            summed=model.summed_inputs,
+            structure=None if extra is None else extra[nodes],
+        )
+
+    return Own(
+        model,
+        shard(train, motifs=True),
+        shard(test, motifs=False),
+        found.keys if found else (),
+    )
+
+
+def own_holdout(config: Config, name: str, graphs: GraphSet, seed: int) -> tuple[Ints, Ints]:
+    """Return the numbers of a member's training and test graphs, by its own seed."""
+    if len(graphs) < 2:
+        raise MotifairError(
+            f"'{name}' has {len(graphs)} graph; a split into train and test needs at least 2."
+        )
+    rng = np.random.default_rng(derive_seed(seed, f"test/{name}"))
+    train, test = holdout(graphs.target, config.test_fraction, rng)
+    if len(np.unique(graphs.target[train])) < 2:
+        raise MotifairError(
+            f"'{name}' would train on graphs of one class, so there is nothing to learn; "
+            "give it graphs of another class."
+        )
+    return train, test
+
+
+def schema_features(schema: Schema) -> Features:
+    """Return the encoding that the members agreed on."""
+    if schema.features == "attributes":
+        return Features(
+            "attributes", schema.width, mean=np.zeros(schema.width), scale=np.ones(schema.width)
+        )
+    columns = np.array(schema.columns, np.int64) if schema.features == "label" else None
+    return Features(schema.features, schema.width, columns)
+
+
+def make_model(config: Config, schema: Schema) -> Model:
+    """Return the model that the members agreed on."""
+    method = make_method(config)
+    return method.model(schema.width, len(schema.classes), config.hidden, config.layers)

@@ -1,0 +1,195 @@
+"""What travels between a deployed server and its agents: typed records, as bytes.
+
+A record is one safetensors file in memory: its arrays, and its plain values as JSON. Nothing in it
+is code, and the same record is always the same bytes, so that its hash can be signed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+SCHEMA = 1
+LARGEST_MODEL = 10**9  # parameters
+JOIN, TRAIN, FINISH = "join", "train", "finish"
+
+Floats = NDArray[np.float32]
+_KINDS: Mapping[str, Any] = {"str": str, "int": int, "float": float, "tuple[str, ...]": tuple}
+
+
+class BadRecordError(Exception):
+    """Bytes that are no record of the kind that was expected; says why."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Record:
+    """What every record says of itself: the run, the round, the agent and the task it is about."""
+
+    run: str
+    round: int
+    agent: str
+    task: str
+
+    ARRAYS: ClassVar[Mapping[str, type]] = {}
+
+    def encode(self) -> bytes:
+        """Return the record as bytes."""
+        plain = asdict(self)
+        arrays = {n: plain.pop(n) for n in self.ARRAYS}
+        about = {"schema": SCHEMA, "kind": type(self).__name__, **plain}
+        text = json.dumps(about, sort_keys=True, separators=(",", ":"), allow_nan=True)
+        present = {n: np.ascontiguousarray(a) for n, a in arrays.items() if a is not None}
+        return save(self.pack(present), {"record": text})
+
+    @classmethod
+    def decode(cls, content: bytes) -> Self:
+        """Read a record; refuse what is not one, or is of another version."""
+        about, arrays = _opened(content)
+        if about.pop("schema", None) != SCHEMA or about.pop("kind", None) != cls.__name__:
+            raise BadRecordError(f"not a version {SCHEMA} {cls.__name__.lower()}")
+        plain = {f.name: _KINDS[str(f.type)] for f in fields(cls) if f.name not in cls.ARRAYS}
+        if set(about) != set(plain):
+            raise BadRecordError("other fields than expected")
+        for name, kind in plain.items():
+            if not isinstance(about[name], kind):
+                raise BadRecordError(f"{name} is of another type than expected")
+        found: dict[str, Any] = dict.fromkeys(cls.ARRAYS)
+        for name, array in cls.unpack(arrays).items():
+            if name not in cls.ARRAYS or array.dtype != cls.ARRAYS[name]:
+                raise BadRecordError(f"unexpected array {name} of type {array.dtype}")
+            found[name] = array
+        return cls(**about, **found)
+
+    @classmethod
+    def pack(cls, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Put arrays into the form in which they travel."""
+        return arrays
+
+    @classmethod
+    def unpack(cls, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Undo `pack`."""
+        return arrays
+
+
+@dataclass(frozen=True, kw_only=True)
+class Download(_Record):
+    """What the server sends one agent: its own reward `(D,)` and share of its own step to keep, the
+    prototypes `(k, H)` of the motifs it owns and which of them exist `(k,)`, and the head of the
+    ledger: the number of its last entry, and its hash. `weights (D,)` replaces the shared part of
+    its model: for an agent that was away.
+
+    `terms` is the digest of what all agreed on.
+    """
+
+    terms: str
+    number: int = -1
+    head: str = ""
+    retained: float = 1.0
+    reward: Floats | None = None
+    prototypes: Floats | None = None
+    active: NDArray[np.bool_] | None = None
+    weights: Floats | None = None
+
+    ARRAYS: ClassVar[Mapping[str, type]] = {
+        "reward": np.float32,
+        "prototypes": np.float32,
+        "active": np.bool_,
+        "weights": np.float32,
+    }
+
+    @classmethod
+    def pack(cls, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """A reward that is mostly zeros travels as places and values."""
+        reward = arrays.get("reward")
+        if reward is None or 2 * np.count_nonzero(reward) > reward.size:
+            return arrays
+        place = np.flatnonzero(reward).astype(np.uint32)
+        sparse = {"place": place, "kept": reward[place], "size": np.array([reward.size], np.uint32)}
+        return {n: a for n, a in arrays.items() if n != "reward"} | sparse
+
+    @classmethod
+    def unpack(cls, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Undo `pack`."""
+        if "place" not in arrays:
+            return arrays
+        place, kept, size = (arrays.pop(name, np.empty(())) for name in ("place", "kept", "size"))
+        kinds = [(place, np.uint32), (kept, np.float32), (size, np.uint32)]
+        fits = all(a.ndim == 1 and a.dtype == kind for a, kind in kinds) and len(size) == 1
+        if not fits or len(place) != len(kept) or (place >= size).any():
+            raise BadRecordError("a sparse reward that does not fit together")
+        if size[0] > LARGEST_MODEL:
+            raise BadRecordError("a reward larger than any model")
+        reward = np.zeros(size[0], np.float32)
+        reward[place] = kept
+        return arrays | {"reward": reward}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Upload(_Record):
+    """What an agent sends: when it joins, how many graphs it trains on, the keys of its motifs and
+    their prototypes under the initial model; after training its update `(D,)`, its mean gradient
+    where the method asks for it, the norm of the last one, prototypes `(k, H)`, and the loss; at
+    the end its accuracy on its own test graphs.
+    """
+
+    graphs: int = 0
+    motifs: tuple[str, ...] = ()
+    gradient_norm: float = 0.0
+    loss: float = 0.0
+    accuracy: float = 0.0
+    update: Floats | None = None
+    gradient: Floats | None = None
+    prototypes: Floats | None = None
+
+    ARRAYS: ClassVar[Mapping[str, type]] = {
+        "update": np.float32,
+        "gradient": np.float32,
+        "prototypes": np.float32,
+    }
+
+
+def digest(content: bytes) -> str:
+    """Return the SHA-256 of bytes, in hexadecimal."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def seal(content: bytes, signature: bytes) -> bytes:
+    """Put a signature in front of what was signed."""
+    return len(signature).to_bytes(2, "big") + signature + content
+
+
+def unseal(sealed: bytes) -> tuple[bytes, bytes]:
+    """Take content and signature apart."""
+    length = int.from_bytes(sealed[:2], "big")
+    if len(sealed) < 2 + length:
+        raise BadRecordError("cut off")
+    return sealed[2 + length :], sealed[2 : 2 + length]
+
+
+def signed_text(run: str, round: int, agent: str, sha256: str) -> bytes:
+    """Return what an agent signs: which upload it made, and what for."""
+    return f"{run}/{round}/{agent}/{sha256}".encode()
+
+
+def _opened(content: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Read plain values and arrays, without trusting anything."""
+    try:
+        length = int.from_bytes(content[:8], "little")
+        header = json.loads(content[8 : 8 + length])
+        about = json.loads(header["__metadata__"]["record"])
+        arrays = load(content)
+    except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise BadRecordError("no record at all") from error
+    if not isinstance(about, dict):
+        raise BadRecordError("no record at all")
+    if isinstance(about.get("motifs"), list):
+        about["motifs"] = tuple(map(str, about["motifs"]))
+    return about, arrays

@@ -1,0 +1,33 @@
+"""How bytes travel between the server and its agents.
+
+The one seam is `exchange`: the server hands over one piece of bytes for each agent and gets back
+the replies that came in time, and for every other agent the reason in words. What the bytes mean is
+not known here. `inprocess` asks handlers in this process; `nvflare` asks agents on other machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+Handler = Callable[[bytes], bytes]
+"""An agent: takes the bytes of a task, returns the bytes of its reply."""
+
+
+class Transport(Protocol):
+    """What the server needs of an engine."""
+
+    def exchange(
+        self, tasks: Mapping[str, bytes], deadline: float
+    ) -> tuple[dict[str, bytes], dict[str, str]]:
+        """Send each agent its own bytes and wait at most `deadline` seconds.
+
+        Returns the replies by agent, and the reason in words for each agent without one; every
+        agent of `tasks` stands in exactly one of them. Raises `Stopped` when the engine wants the
+        whole run to end.
+        """
+        ...
+
+
+class Stopped(Exception):  # noqa: N818 -- nothing went wrong
+    """The engine ends the run: an operator aborted it, or too few agents are left."""

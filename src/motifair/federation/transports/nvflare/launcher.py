@@ -1,0 +1,85 @@
+"""A site's worker that dies is started again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from nvflare.apis.fl_constant import FLContextKey, FLMetaKey, JobConstants
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.job_launcher_spec import JobHandleSpec, JobReturnCode
+from nvflare.app_common.job_launcher.client_process_launcher import ClientProcessJobLauncher
+from nvflare.app_common.job_launcher.process_launcher import ProcessHandle
+
+MOST_KILLED = 50
+MOST_FAILED = 3
+PAUSE = 0.5
+
+
+class LastingHandle(JobHandleSpec):
+    """Looks like one process to the engine, which aborts the job for everybody if a worker dies.
+
+    A worker that was killed (by the system when memory is short, say) left nothing behind but what
+    is on the disk, and another takes its place, unless the engine itself ended it. One that fails
+    by itself is tried a few times; then this site stays away from the job, and the others go on.
+    """
+
+    def __init__(self, launch: Callable[[], ProcessHandle], code_file: Path) -> None:
+        """`code_file` is where a worker writes its exit code; the engine believes it first."""
+        self.launch, self.code_file = launch, code_file
+        self.lock, self.ended = threading.Lock(), threading.Event()
+        self.given_up = False
+        self.worker = launch()
+
+    def terminate(self) -> None:
+        """End the worker for good."""
+        with self.lock:
+            self.ended.set()
+            self.worker.terminate()
+
+    def poll(self) -> Any:
+        """Return the engine's code of how the worker ended."""
+        return JobReturnCode.SUCCESS if self.given_up else self.worker.poll()
+
+    def wait(self) -> None:
+        """Return when the worker has ended and will not be started again."""
+        killed = failed = 0
+        while killed < MOST_KILLED and failed < MOST_FAILED:
+            self.worker.wait()
+            code = self.worker.adapter.poll()
+            if code == 0 or self.ended.wait(PAUSE):
+                return
+            self.code_file.unlink(missing_ok=True)
+            killed, failed = killed + (code < 0), failed + (code > 0)
+            with self.lock:
+                if self.ended.is_set():
+                    return
+                if killed < MOST_KILLED and failed < MOST_FAILED:
+                    self.worker = self.launch()
+        self.given_up = True
+
+
+class LastingLauncher(ClientProcessJobLauncher):
+    """The engine's launcher of a site, with workers that come back.
+
+    A site has one worker at a time: what is left of an earlier job (its server may have died, and
+    the site has not heard) ends before the next begins, for both would write the agent's state.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last: LastingHandle | None = None
+
+    def launch_job(self, job_meta: dict[str, Any], fl_ctx: FLContext) -> JobHandleSpec:
+        """Start a worker; the engine waits for the handle."""
+        launch = super().launch_job
+        workspace = fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT)
+        folder = Path(workspace.get_root_dir()) / job_meta[JobConstants.JOB_ID]
+        if self.last:
+            self.last.terminate()
+        self.last = LastingHandle(
+            lambda: launch(job_meta, fl_ctx), folder / FLMetaKey.PROCESS_RC_FILE
+        )
+        return self.last

@@ -1,0 +1,344 @@
+"""Graphs from a user's files, and whether they are of the kind that was agreed on."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import torch
+from networkx.readwrite.graphml import GraphMLReader
+
+from motifair.errors import MotifairError
+from motifair.graphs.convert import from_objects
+from motifair.graphs.features import fit_features
+from motifair.graphs.graph_set import GraphSet, Ints, whole_numbers
+from motifair.graphs.tu import ZIP_ERRORS, corrupt, folder_reader, parse, zip_reader
+
+NO_CLASS = int(np.iinfo(np.int64).min)  # the target of a graph that says no class
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What graphs must look like to be used together, or with a model that was trained.
+
+    `features` is what nodes show the model (`label`, `degree` or `attributes`), `columns` are the
+    labels that have a column (for labels only), `classes` the classes as files call them, both in
+    ascending order; `width` is the number of inputs of a node.
+    """
+
+    features: str
+    columns: tuple[int, ...]
+    classes: tuple[int, ...]
+    width: int
+
+    def __post_init__(self) -> None:
+        kinds = ("label", "degree", "attributes")
+        if self.features not in kinds:
+            raise MotifairError(f"features of a schema are {' or '.join(kinds)}; choose one.")
+        for what, values in (("columns", self.columns), ("classes", self.classes)):
+            if list(values) != sorted(set(values)):
+                raise MotifairError(f"{what} of a schema ascend, each once; sort them.")
+        if self.width < 1 or (self.features == "label" and self.width != len(self.columns)):
+            raise MotifairError("width of a schema is its number of inputs; mend it.")
+
+    @classmethod
+    def of(cls, graphs: GraphSet, features: str) -> Schema:
+        """Describe graphs as `read_graphs` gives them; `features` may be `auto`.
+
+        >>> pair = GraphSet.build("pair", [1, 1], [], [-1, 1], node_label=[0, 6])
+        >>> Schema.of(pair, "auto")
+        Schema(features='label', columns=(0, 6), classes=(-1, 1), width=2)
+        """
+        found = fit_features(graphs, np.arange(len(graphs)), features)
+        columns = () if found.columns is None else tuple(found.columns.tolist())
+        return cls(found.kind, columns, _classes(graphs.target), found.width)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values that JSON can hold."""
+        return {
+            "features": self.features,
+            "columns": list(self.columns),
+            "classes": list(self.classes),
+            "width": self.width,
+        }
+
+    @classmethod
+    def from_json(cls, content: Any) -> Schema:
+        """Undo `to_json`."""
+        try:
+            columns, classes, (width,) = (
+                tuple(whole_numbers(values).tolist())
+                for values in (content["columns"], content["classes"], [content["width"]])
+            )
+            return cls(str(content["features"]), columns, classes, width)
+        except (KeyError, TypeError, ValueError) as error:
+            raise MotifairError(
+                "A schema has features, columns, classes and width, all but the first in whole "
+                "numbers; mend it."
+            ) from error
+
+
+def read_graphs(path: Path) -> GraphSet:
+    """Read a TU folder or zip, or PyG or NetworkX files: one, or a folder of them.
+
+    PyG is a `.pt` of a `Data` or a list of them. NetworkX is `.graphml`, `.gml` or node-link
+    `.json` (one graph, or a list). A folder is read in the order of file names. What graphs need
+    to have is said in `from_objects`, but the class may be missing.
+
+    Unlike elsewhere `target` holds the classes as the files call them, or `NO_CLASS`; `conform`
+    numbers them.
+    """
+    if not path.exists():
+        raise MotifairError(f"There is no file or folder at {path}; check the path.")
+    if path.suffix == ".zip" or (path.is_dir() and any(path.glob("*_A.txt"))):
+        return _read_tu(path)
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    files = [f for f in files if f.suffix in _READERS and not f.name.startswith(".")]
+    if not files:
+        raise MotifairError(
+            f"{path} holds no graphs; give a TU folder or zip, a PyG .pt, or NetworkX .graphml, "
+            ".gml or node-link .json."
+        )
+    return _joined(path.stem, [graph for file in files for graph in _read_file(file)])
+
+
+def check_inputs(graphs: GraphSet, schema: Schema) -> None:
+    """Refuse graphs whose nodes do not show what the schema has, naming the first of them."""
+    if schema.features == "label":
+        _check_labels(graphs, schema)
+    elif schema.features == "attributes":
+        _check_attributes(graphs, schema)
+
+
+def check_schema(graphs: GraphSet, schema: Schema) -> None:
+    """Refuse graphs, read by `read_graphs`, that do not fit; the first such graph is named."""
+    check_inputs(graphs, schema)
+    other = np.flatnonzero(~np.isin(graphs.target, schema.classes))
+    if len(other):
+        target = int(graphs.target[other[0]])
+        has = "no class" if target == NO_CLASS else f"class {target}"
+        raise MotifairError(
+            f"Graph {other[0]} of {graphs.name} has {has}, but the classes are "
+            f"{_listed(schema.classes)}; give it one of them, or remove it."
+        )
+
+
+def conform(graphs: GraphSet, schema: Schema) -> GraphSet:
+    """Check graphs of `read_graphs`, and number their classes as the schema does.
+
+    >>> one = GraphSet.build("one", [1], [], [7], node_label=[0])
+    >>> conform(one, Schema("label", (0,), (5, 7), 1)).target.tolist()
+    [1]
+    """
+    check_schema(graphs, schema)
+    target = np.searchsorted(np.array(schema.classes), graphs.target)
+    return replace(graphs, target=target, classes=len(schema.classes))
+
+
+def _check_labels(graphs: GraphSet, schema: Schema) -> None:
+    known = f"the labels are {_listed(schema.columns)}"
+    if graphs.node_label is None:
+        # PyG inputs are labels where they are one-hot: name the graph where they are not.
+        x = np.zeros((len(graphs.degree), 1)) if graphs.attribute is None else graphs.attribute
+        hot = ((x == 0) | (x == 1)).all(axis=1) & (x.sum(axis=1) == 1)
+        g = graphs.node_graph[hot.argmin()]
+        raise MotifairError(
+            f"Graph {g} of {graphs.name} has no node labels, but {known}; "
+            "give every node its label (in PyG as a one-hot x)."
+        )
+    unknown = np.flatnonzero(~np.isin(graphs.node_label, schema.columns))
+    if len(unknown):
+        v = unknown[0]
+        raise MotifairError(
+            f"Graph {graphs.node_graph[v]} of {graphs.name} has a node with label "
+            f"{graphs.node_label[v]}, but {known}; relabel the node, or remove the graph."
+        )
+
+
+def _check_attributes(graphs: GraphSet, schema: Schema) -> None:
+    width = 0 if graphs.attribute is None else graphs.attribute.shape[1]
+    if graphs.attribute is None or width != schema.width:
+        raise MotifairError(
+            f"Graph 0 of {graphs.name} has {width or 'no'} attributes at each node, but there "
+            f"must be {schema.width}; give every node {schema.width} numbers."
+        )
+    finite = np.isfinite(graphs.attribute).all(axis=1)
+    if not finite.all():
+        raise MotifairError(
+            f"Graph {graphs.node_graph[finite.argmin()]} of {graphs.name} has attributes that are "
+            "not all finite; replace NaN and infinities."
+        )
+
+
+def _listed(values: Sequence[int]) -> str:
+    some = ", ".join(map(str, values[:12]))
+    return f"{some}, ... {values[-1]}" if len(values) > 12 else some
+
+
+def _classes(target: Ints) -> tuple[int, ...]:
+    return tuple(np.unique(target[target != NO_CLASS]).tolist())
+
+
+def _with_classes(graphs: GraphSet, target: Ints) -> GraphSet:
+    return replace(graphs, target=target, classes=len(_classes(target)))
+
+
+def _read_tu(path: Path) -> GraphSet:
+    with contextlib.ExitStack() as stack:
+        name, read = zip_reader(path, stack) if path.is_file() else folder_reader(path)
+
+        def completed(part: str) -> bytes | None:
+            content = read(part)
+            if part == "graph_labels" and content is None:
+                return _one_class(read("graph_indicator") or b"")
+            return content
+
+        try:
+            graphs, labels = parse(name, completed), read("graph_labels")
+        except ZIP_ERRORS as error:
+            raise corrupt(path) from error
+    if labels is None:
+        return _with_classes(graphs, np.full(len(graphs), NO_CLASS))
+    frame = pd.read_csv(io.BytesIO(labels), header=None, skipinitialspace=True)
+    return _with_classes(graphs, frame[0].to_numpy(dtype=np.int64))
+
+
+def _one_class(indicator: bytes) -> bytes:
+    """Make up a file of classes; an indicator that is no list of numbers is refused later."""
+    lines = indicator.split()
+    last = lines[-1].decode(errors="replace") if lines else ""
+    graphs = min(int(last), len(lines)) if last.isdecimal() else 1
+    return b"0\n" * max(graphs, 1)
+
+
+def _read_file(path: Path) -> list[Any]:
+    read = _READERS[path.suffix]
+    try:
+        return read(path)
+    except MotifairError:
+        raise
+    except Exception as error:  # parsers have their own words, and many, for a broken file
+        raise MotifairError(
+            f"{path} cannot be read as {_KINDS[path.suffix]} ({type(error).__name__}); "
+            "write it again."
+        ) from error
+
+
+def _read_pyg(path: Path) -> list[Any]:
+    """Load `Data` objects without letting the file name any other class."""
+    from torch_geometric.data import Data
+    from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
+    from torch_geometric.data.storage import GlobalStorage
+
+    with torch.serialization.safe_globals([Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]):
+        loaded = torch.load(path, map_location="cpu", weights_only=True)
+    graphs = loaded if isinstance(loaded, list | tuple) else [loaded]
+    if any(type(graph) is not Data for graph in graphs):
+        raise MotifairError(
+            f"{path} holds something else than Data objects; write it with "
+            "torch.save(list(dataset), path)."
+        )
+    return [_plain(graph) for graph in graphs]
+
+
+def _plain(graph: Any) -> Any:
+    """Copy what is read of a `Data`, with `NO_CLASS` where it has none."""
+    from torch_geometric.data import Data
+
+    def part(name: str) -> Any:
+        value = graph.get(name)
+        return value.detach() if isinstance(value, torch.Tensor) else value
+
+    y = part("y")
+    missing = y is None or not np.asarray(y).size
+    return Data(
+        x=part("x"),
+        edge_index=part("edge_index"),
+        edge_attr=part("edge_attr"),
+        y=NO_CLASS if missing else y,
+        num_nodes=graph.num_nodes,
+    )
+
+
+def _read_graphml(path: Path) -> list[Any]:
+    found = list(GraphMLReader()(path=str(path)))
+    for graph in found:
+        for _, node in graph.nodes(data=True):
+            if isinstance(node.get("x"), str):  # GraphML has no lists
+                words = node["x"].strip("[]").replace(",", " ").split()
+                node["x"] = [float(word) for word in words]
+    return [_classed(graph) for graph in found]
+
+
+def _read_gml(path: Path) -> list[Any]:
+    graph = nx.read_gml(path, label="id")
+    for _, node in graph.nodes(data=True):
+        node.pop("label", None)  # in GML that is the node's name
+        if "node_label" in node:
+            node["label"] = node.pop("node_label")
+    return [_classed(graph)]
+
+
+def _read_node_link(path: Path) -> list[Any]:
+    content = json.loads(path.read_text())
+    graphs = content if isinstance(content, list) else [content]
+    return [
+        _classed(nx.node_link_graph(g, edges="links" if "links" in g else "edges")) for g in graphs
+    ]
+
+
+def _classed(graph: nx.Graph[Any]) -> nx.Graph[Any]:
+    """Mark a graph that says no class."""
+    if graph.graph.get("y") is None:
+        graph.graph["y"] = NO_CLASS
+    return graph
+
+
+_KINDS = {
+    ".pt": "PyG Data without code",
+    ".graphml": "GraphML",
+    ".gml": "GML",
+    ".json": "node-link JSON",
+}
+_READERS: dict[str, Callable[[Path], list[Any]]] = {
+    ".pt": _read_pyg,
+    ".graphml": _read_graphml,
+    ".gml": _read_gml,
+    ".json": _read_node_link,
+}
+
+
+def _joined(name: str, objects: list[Any]) -> GraphSet:
+    """Make one set of PyG or NetworkX graphs, and leave their classes as they are."""
+    if len({isinstance(o, nx.Graph) for o in objects}) > 1:
+        raise MotifairError(f"{name} holds PyG and NetworkX files; keep them in two folders.")
+    shows = [_shows(o) for o in objects]
+    for g, show in enumerate(shows):
+        if show != shows[0]:
+            raise MotifairError(
+                f"Graph {g} of {name} has {show} at its nodes, but graph 0 has {shows[0]}; "
+                "give all graphs the same."
+            )
+    graphs = from_objects(name, objects)
+    raw = [o.graph["y"] if isinstance(o, nx.Graph) else o.y for o in objects]
+    target = np.array([int(np.asarray(y).reshape(-1)[0]) for y in raw])
+    return _with_classes(graphs, target)
+
+
+def _shows(graph: Any) -> str:
+    """Say what a graph's nodes show, so that graphs can be compared."""
+    if isinstance(graph, nx.Graph):
+        nodes = [node for _, node in graph.nodes(data=True)]
+        widths = {np.size(node["x"]) if "x" in node else 0 for node in nodes}
+        labels = all("label" in node for node in nodes)
+        return f"{'a label' if labels else 'no label'} and {max(widths, default=0)} attributes"
+    x = graph.x
+    return f"{0 if x is None else x.shape[1] if x.dim() == 2 else 1} attributes"

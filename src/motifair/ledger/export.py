@@ -1,0 +1,139 @@
+"""A ledger for other programs: one row for each member and round, and what each was paid in all.
+
+Every number is exact: a decimal with all its places, never a float.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from decimal import Context, Decimal
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from motifair.errors import MotifairError
+from motifair.files import write_atomic
+from motifair.ledger.accounts import Accounts
+from motifair.ledger.entry import Entry, Line, Terms
+from motifair.ledger.store import Ledger
+
+FORMATS = ("csv", "json", "parquet")
+EXACT = Context(prec=60)
+
+
+def decimal(units: int, digits: int) -> str:
+    """Write whole units as a number with so many decimal places.
+
+    >>> decimal(-5, 2), decimal(0, 12), decimal(7, 0)
+    ('-0.05', '0.000000000000', '7')
+    """
+    return f"{Decimal(units).scaleb(-digits, EXACT):f}"
+
+
+def overview(ledger: Ledger) -> list[dict[str, str]]:
+    """Return one row for each entry, in the order of the chains."""
+    rows = []
+    for entry in (e for run in ledger.runs() for e in ledger.entries(run)):
+        row = {
+            "run": entry.run,
+            "entry": str(entry.number),
+            "kind": entry.kind,
+            "round": str(entry.round),
+            "settled": "yes" if entry.settled else "no",
+            "present": str(sum(line.status == "present" for line in entry.lines)),
+            "units": str(entry.budget),
+            "hash": entry.hash[:16],
+        }
+        no_round = dict.fromkeys(("settled", "present", "units"), "")
+        rows.append(row if entry.kind == "round" else row | no_round)
+    return rows
+
+
+def balance(ledger: Ledger) -> list[dict[str, str]]:
+    """Return for each member of each run what it earned, what it paid in penalties, and the rest.
+
+    The amounts are exact decimals, as text.
+    """
+    rows = []
+    for run in ledger.runs():
+        books = _books(ledger, run)
+        for agent in sorted(books.earned):
+            earned, fined = books.earned[agent], books.fined[agent]
+            amounts = {"earned": earned, "penalties": fined, "balance": earned - fined}
+            rows.append(
+                {"run": run, "agent": agent, "currency": books.agreed.currency}
+                | {k: decimal(v, books.agreed.digits) for k, v in amounts.items()}
+            )
+    return rows
+
+
+def to_frame(ledger: Ledger, number: Callable[[str], Any] = Decimal) -> pd.DataFrame:
+    """Return one row for each member and round; values and money are made by `number`."""
+    rows = []
+    for run in ledger.runs():
+        terms = _books(ledger, run).agreed
+        rows += [_row(e, x, terms, number) for e in ledger.entries(run) for x in e.lines]
+    if not rows:
+        raise MotifairError(f"There are no rounds in the ledger {ledger.name} yet.")
+    return pd.DataFrame(rows)
+
+
+def export(ledger: Ledger, path: Path, kind: str) -> None:
+    """Write a ledger as CSV, Parquet (the rows of `to_frame`) or JSON (the entries)."""
+    if kind not in FORMATS:
+        raise MotifairError(f"There is no format {kind}; there are {', '.join(FORMATS)}.")
+    if not path.absolute().parent.is_dir():
+        raise MotifairError(f"There is no folder {path.absolute().parent}. Make it first.")
+    if kind == "json":
+        entries = [e for run in ledger.runs() for e in ledger.entries(run)]
+        write_atomic(path, json.dumps(to_json(entries), indent=1) + "\n")
+        return
+    if kind == "csv":
+        write_atomic(path, to_frame(ledger, str).to_csv(index=False))
+    else:
+        frame = to_frame(ledger)
+        write_atomic(path, lambda temporary: frame.to_parquet(temporary, index=False))
+
+
+def to_json(entries: Iterable[Entry]) -> list[dict[str, Any]]:
+    """Return entries as they are hashed, each with its hash."""
+    return [{"hash": entry.hash, **json.loads(entry.to_json())} for entry in entries]
+
+
+def _row(entry: Entry, line: Line, terms: Terms, number: Callable[[str], Any]) -> dict[str, Any]:
+    def value(pico: int | None) -> Any:
+        return None if pico is None else number(decimal(pico, 12))
+
+    return {
+        "run": entry.run,
+        "entry": entry.number,
+        "round": entry.round,
+        "settled": entry.settled,
+        "agent": line.agent,
+        "status": line.status,
+        "reason": line.reason,
+        "value": value(line.value),
+        "alignment": value(line.alignment),
+        "diversity": value(line.diversity),
+        "compensation": value(line.compensation),
+        "kept": line.kept,
+        "payoff": number(decimal(line.payoff, terms.digits)),
+        "currency": terms.currency,
+        "upload": line.upload,
+        "signature": line.signature,
+        "hash": entry.hash,
+    }
+
+
+def _books(ledger: Ledger, run: str) -> Accounts:
+    try:
+        books = Accounts.of(run, ledger.entries(run))
+        books.agreed  # noqa: B018 - is there something to count in?
+    except ValueError as error:
+        raise MotifairError(
+            f"Run {run} in the ledger {ledger.name} is damaged ({error}). "
+            "`motifair ledger verify` says where."
+        ) from None
+    return books

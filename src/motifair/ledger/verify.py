@@ -1,0 +1,256 @@
+"""Whether a ledger fits: its hash chain, every payoff, every signature, and what members kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+from motifair.errors import MotifairError
+from motifair.ledger.accounts import Accounts
+from motifair.ledger.entry import Entry, Line, Terms
+
+if TYPE_CHECKING:
+    from motifair.ledger.store import Ledger
+
+Head = tuple[int, str]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The first row that does not fit, and why. `agent` is '' where the entry itself does not."""
+
+    number: int
+    round: int | None
+    agent: str
+    what: str
+
+    def __str__(self) -> str:
+        where = f"entry {self.number}"
+        where += "" if self.round is None else f", round {self.round}"
+        return f"{where}{f', {self.agent}' if self.agent else ''}: {self.what}"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What verification found: how far the entries fit, and the first one that does not."""
+
+    run: str
+    entries: int
+    rounds: int
+    head: str
+    finding: Finding | None = None
+
+    @property
+    def fits(self) -> bool:
+        """Whether nothing was found."""
+        return self.finding is None
+
+    def __str__(self) -> str:
+        if self.finding is not None:
+            return f"{self.run}: {self.finding}"
+        return (
+            f"{self.run}: {self.entries} entries, {self.rounds} rounds, all fit; head {self.head}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {"fits": self.fits, **asdict(self)}
+
+
+class _Misfit(Exception):  # noqa: N818 - a finding on its way
+    def __init__(self, what: str, agent: str = "") -> None:
+        self.what, self.agent = what, agent
+
+
+def verify(entries: Iterable[Entry], heads: Iterable[Head] = ()) -> Verdict:
+    """Follow the chain of one run and make every entry again from its recorded values.
+
+    `heads` are (number, hash) that a member kept: they show when a whole chain was written anew, or
+    cut off at its end.
+    """
+    kept = dict(_agreed(heads))
+    books: Accounts | None = None
+    for entry in entries:
+        books = books or Accounts(entry.run)
+        if entry.number != books.entries:
+            what = f"is missing; what follows is entry {entry.number}"
+            return _verdict(books, Finding(books.entries, None, "", what))
+        try:
+            _check(entry, books, kept)
+            books.add(entry)
+        except _Misfit as misfit:
+            return _verdict(books, Finding(entry.number, entry.round, misfit.agent, misfit.what))
+        kept.pop(entry.number, None)
+    books = books or Accounts("")
+    missing = min(kept, default=None)
+    if missing is not None:
+        what = f"is missing: a member kept its hash {kept[missing][:16]}"
+        return _verdict(books, Finding(missing, None, "", what))
+    return _verdict(books)
+
+
+def verify_run(ledger: Ledger, run: str, heads: Iterable[Head] = ()) -> Verdict:
+    """Verify one run of a ledger, lines without an entry included."""
+    verdict = verify(ledger.entries(run), heads)
+    found = verdict.finding
+    if found is None:
+        for number, agent in ledger.strays(run):
+            found = Finding(number, None, agent, "the entry of this line is missing")
+            break
+    return Verdict(run, verdict.entries, verdict.rounds, verdict.head, found)
+
+
+def _verdict(books: Accounts, finding: Finding | None = None) -> Verdict:
+    return Verdict(books.run, books.entries, books.round, books.head, finding)
+
+
+def _agreed(heads: Iterable[Head]) -> Iterator[Head]:
+    """Refuse heads that contradict each other: they are of two histories."""
+    seen: dict[int, str] = {}
+    for number, digest in heads:
+        if seen.setdefault(number, digest) != digest:
+            raise MotifairError(
+                f"The heads name two hashes for entry {number}: {seen[number][:16]} and "
+                f"{digest[:16]}. The server told its members different things."
+            )
+        yield number, digest
+
+
+def _check(entry: Entry, books: Accounts, kept: Mapping[int, str]) -> None:
+    """Compare one entry with what must stand there, what was changed in place first."""
+    if entry.run != books.run:
+        raise _Misfit(f"it is of run {entry.run}, not of {books.run}")
+    for agent, flaw in entry.flaws():
+        raise _Misfit(flaw, agent)
+    _check_hashes(entry, books, kept)
+    if entry.kind == "terms":
+        _check_terms(entry, books)
+    else:
+        _check_round(entry, books)
+
+
+def _check_hashes(entry: Entry, books: Accounts, kept: Mapping[int, str]) -> None:
+    for line in entry.lines:
+        if line.recorded not in (None, entry.line_hash(line)):
+            raise _Misfit("the line is not the one that was recorded: its hash differs", line.agent)
+    if entry.kind == "round":
+        _check_members(entry, books)
+    if entry.recorded not in (None, entry.hash):
+        raise _Misfit("the entry is not the one that was recorded: its hash differs")
+    if entry.previous != books.head:
+        raise _Misfit(f"it does not follow on the entry before it, whose hash is {books.head[:16]}")
+    if kept.get(entry.number, entry.hash) != entry.hash:
+        raise _Misfit(f"a member kept another hash for it, {kept[entry.number][:16]}")
+
+
+def _check_members(entry: Entry, books: Accounts) -> None:
+    if books.terms is None:
+        raise _Misfit("there are no terms before it")
+    there = {line.agent for line in entry.lines}
+    for name in sorted(there ^ books.terms.members.keys()):
+        raise _Misfit("is not a member" if name in there else "the line is missing", name)
+
+
+def _check_terms(entry: Entry, books: Accounts) -> None:
+    try:
+        terms = Terms.from_json(entry.terms)
+    except ValueError as error:
+        raise _Misfit(str(error)) from None
+    for name, key in sorted(terms.members.items()):
+        if key and not _is_key(key):
+            raise _Misfit("the public key in the terms is not an RSA key", name)
+    before = books.terms
+    if before and (before.currency, before.digits) != (terms.currency, terms.digits):
+        raise _Misfit("the currency is another one than before")
+    if entry.round != books.round:
+        raise _Misfit(f"round is {entry.round}, but {books.round} rounds were done before it")
+
+
+def _check_round(entry: Entry, books: Accounts) -> None:
+    terms = books.agreed
+    _compare("round", entry.round, books.round + 1)
+    if entry.round > terms.rounds:
+        raise _Misfit(f"the terms are for {terms.rounds} rounds")
+    for line in entry.lines:
+        _check_signature(entry, line, terms.members[line.agent])
+    due = books.settle(entry.lines)
+    for name in ("budget", "settled"):
+        _compare(name, getattr(entry, name), getattr(due, name))
+    for line, owed in zip(entry.lines, due.lines, strict=True):
+        _compare("compensation", line.compensation, owed.compensation, line.agent)
+        _compare("payoff", line.payoff, owed.payoff, line.agent)
+
+
+def _compare(name: str, found: Any, due: Any, agent: str = "") -> None:
+    if found != due:
+        raise _Misfit(f"{name} is {found}, but what is recorded gives {due}", agent)
+
+
+def signed_message(run: str, round_: int, agent: str, upload: str) -> bytes:
+    """Return what a member signs of an upload whose SHA-256 in hex is `upload`."""
+    return f"{run}/{round_}/{agent}/{upload}".encode()
+
+
+def is_signed(key: str, signature: str, message: bytes) -> bool:
+    """Tell whether a signature (hex) of a message is by the holder of a public key (PEM)."""
+    try:
+        _key(key).verify(bytes.fromhex(signature), message, PKCS1v15(), SHA256())
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def _check_signature(entry: Entry, line: Line, key: str) -> None:
+    """A present member with a key has signed; whatever signature stands there is its own."""
+    if line.signature:
+        message = signed_message(entry.run, entry.round, line.agent, line.upload)
+        if not key or not is_signed(key, line.signature, message):
+            raise _Misfit("the signature of the upload is not by the member's key", line.agent)
+    elif key and line.status == "present":
+        raise _Misfit("the upload is not signed", line.agent)
+
+
+def _is_key(pem: str) -> bool:
+    try:
+        return bool(_key(pem))
+    except ValueError:
+        return False
+
+
+@lru_cache(maxsize=4096)
+def _key(pem: str) -> RSAPublicKey:
+    key = load_pem_public_key(pem.encode())
+    if not isinstance(key, RSAPublicKey):
+        raise ValueError("not an RSA key")
+    return key
+
+
+def head_line(run: str, number: int, digest: str) -> str:
+    """Return the line by which a member keeps a head in its file of heads."""
+    return json.dumps({"run": run, "number": number, "hash": digest}) + "\n"
+
+
+def read_heads(path: Path) -> dict[str, list[Head]]:
+    """Read a member's file of heads: for each run, number and hash of entries."""
+    heads: dict[str, list[Head]] = {}
+    try:
+        for text in path.read_text().splitlines():
+            kept = json.loads(text)
+            heads.setdefault(str(kept["run"]), []).append((int(kept["number"]), str(kept["hash"])))
+    except FileNotFoundError:
+        raise MotifairError(f"There is no file {path} with heads.") from None
+    except (ValueError, KeyError, TypeError, OSError):
+        raise MotifairError(
+            f"{path} is no file of heads: each of its lines is JSON with run, number and hash."
+        ) from None
+    return heads

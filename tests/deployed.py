@@ -1,0 +1,209 @@
+"""A small deployed federation in one process: real sites, signatures, ledger and files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+
+from motifair.errors import MotifairError
+from motifair.federation.coordinator import Coordinator, Position
+from motifair.federation.drive import POSITION, Drive
+from motifair.federation.keys import new_key, public_text, signer, verifier
+from motifair.federation.own import prepare_own
+from motifair.federation.positions import load_position
+from motifair.federation.records import Download, Upload, digest, seal, signed_text, unseal
+from motifair.federation.site import Kept, Site, _read
+from motifair.federation.terms import Terms, make_terms
+from motifair.federation.transports.inprocess import InProcess
+from motifair.graphs.graph_set import GraphSet
+from motifair.graphs.planted import planted
+from motifair.graphs.read import Schema
+from motifair.ledger.entry import Entry, Line
+from motifair.ledger.store import open_ledger
+
+NAMES = ("bank-a", "bank-b", "bank-c", "bank-d")
+SEEDS = {name: 100 + k for k, name in enumerate(NAMES)}
+
+
+@cache
+def key_of(name: str) -> RSAPrivateKey:
+    return new_key()
+
+
+@cache
+def graphs_of(name: str) -> GraphSet:
+    made = planted(len(NAMES), seed=3)
+    mine = np.flatnonzero(made.owner == NAMES.index(name))[:24]
+    return made.graphs.select(mine)
+
+
+@cache
+def schema() -> Schema:
+    return Schema.of(GraphSet.concatenate("all", [graphs_of(n) for n in NAMES]), "label")
+
+
+@cache
+def site_of(name: str, terms: Terms) -> Site:
+    own = prepare_own(terms.config, terms.schema, name, graphs_of(name), SEEDS[name])
+    sign = signer(key_of(name))
+    return Site(name, terms, own, Path("nowhere"), sign=sign, seed=SEEDS[name])
+
+
+def content_of(**training: Any) -> dict[str, Any]:
+    """What `federation.toml` holds; what is not named below is an option of training."""
+    about: dict[str, Any] = {"members": list(NAMES), "quorum": 2, "max_norm": 1e4}
+    about |= {k: training.pop(k) for k in about if k in training}
+    about["members"] = list(about["members"])
+    money = training.pop("money", {})
+    return {
+        "federation": {"name": "trial", "deadline": 30, **about},
+        "money": {
+            "currency": "EUR",
+            "budget": "100.00",
+            "max_penalty": "20.00",
+            "max_total_penalty": "50.00",
+            **money,
+        },
+        "training": {"hidden": 16, "rounds": 4, "seed": 5, **training},
+        "schema": schema().to_json(),
+    }
+
+
+def terms_of(**training: Any) -> Terms:
+    return make_terms(content_of(**training))
+
+
+class Away(MotifairError):  # noqa: N818 - not an error
+    """An agent does not answer."""
+
+
+Answer = Callable[[], bytes]
+Meddle = Callable[[str, Download, Answer], bytes]
+"""What comes between server and site: `answer()` lets the site work, and what is returned (or
+raised) is what the server sees."""
+
+
+def honest(name: str, task: Download, answer: Answer) -> bytes:
+    return answer()
+
+
+def away(pattern: Mapping[str, Any], *, late: bool = False) -> Meddle:
+    """Agents are away in the rounds that `pattern` names; if `late` they work, but in vain."""
+
+    def meddle(name: str, task: Download, answer: Answer) -> bytes:
+        if task.round not in pattern.get(name, ()):
+            return answer()
+        if late:
+            answer()
+        raise Away("no answer today")
+
+    return meddle
+
+
+def opened(sealed: bytes) -> Upload:
+    return Upload.decode(unseal(sealed)[0])
+
+
+def sealed(upload: Upload, *, key: str = "") -> bytes:
+    """An upload as its agent (or who has another `key`) would send it."""
+    return sealed_content(upload.encode(), upload, key=key)
+
+
+def sealed_content(content: bytes, upload: Upload, *, key: str = "") -> bytes:
+    text = signed_text(upload.run, upload.round, upload.agent, digest(content))
+    return seal(content, signer(key_of(key or upload.agent))(text))
+
+
+@dataclass
+class World:
+    """Sites and a server, all of whose memory is in `folder`.
+
+    The rest is what a test may look at: entries that were told, the last task of each agent and
+    round, and what was answered to it.
+    """
+
+    folder: Path
+    terms: Terms = field(default_factory=terms_of)
+    meddle: Meddle = honest
+    run: str = "trial-1"
+    heard: list[Entry] = field(default_factory=list)
+    tasks: dict[tuple[str, int], bytes] = field(default_factory=dict)
+    answers: dict[tuple[str, int], bytes] = field(default_factory=dict)
+
+    def site(self, name: str) -> Site:
+        """A site as it starts: all it knows is in its folder; what is costly to make is shared."""
+        site = copy(site_of(name, self.terms))
+        site.folder = self.folder / "sites" / name
+        return site
+
+    def handlers(self) -> dict[str, Callable[[bytes], bytes]]:
+        def handler(name: str, site: Site) -> Callable[[bytes], bytes]:
+            def handle(task: bytes) -> bytes:
+                download = Download.decode(task)
+                self.tasks[name, download.round] = task
+                answer = self.meddle(name, download, lambda: site(task))
+                self.answers[name, download.round] = answer
+                return answer
+
+            return handle
+
+        return {name: handler(name, self.site(name)) for name in self.terms.members}
+
+    def coordinator(self) -> Coordinator:
+        keys = {name: public_text(key_of(name)) for name in self.terms.members}
+        return Coordinator(self.run, self.terms, verifier(keys), keys)
+
+    @contextmanager
+    def server(self, folder: str = "run") -> Iterator[Drive]:
+        """The server's process: a ledger that is open, and fresh objects on what is on disk."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with open_ledger(self.folder / "ledger.sqlite", write=True) as ledger:
+            transport, coordinator = InProcess(self.handlers()), self.coordinator()
+            yield Drive(
+                transport, coordinator, ledger, self.folder / folder, tell=self.heard.append
+            )
+
+    def drive(self, rounds: int | None = None) -> bool:
+        with self.server() as drive:
+            return drive(rounds=rounds)
+
+    def entries(self) -> list[Entry]:
+        with open_ledger(self.folder / "ledger.sqlite", write=False) as ledger:
+            return list(ledger.entries(self.run))
+
+    def rounds(self) -> list[Entry]:
+        return [entry for entry in self.entries() if entry.kind == "round"]
+
+    def line(self, round: int, name: str) -> Line:
+        (found,) = [x for x in self.rounds()[round - 1].lines if x.agent == name]
+        return found
+
+    def values(self, round: int) -> dict[str, int]:
+        return {line.agent: line.value for line in self.rounds()[round - 1].lines}
+
+    def position(self) -> Position:
+        found = load_position(self.folder / "run" / POSITION)
+        assert found is not None
+        return found
+
+    def kept(self, name: str, round: int) -> Kept:
+        """What a site has on disk of a round."""
+        found = _read(self.site(name)._path(self.run, round))
+        assert found is not None
+        return found
+
+    def task(self, name: str, round: int) -> Download:
+        return Download.decode(self.tasks[name, round])
+
+    def upload(self, name: str, round: int) -> Upload:
+        """What the server retained."""
+        path = self.folder / "run" / "uploads" / f"{round:06}" / f"{name}.bin"
+        return opened(path.read_bytes())

@@ -1,0 +1,50 @@
+"""Models with random weights, and graphs as plain PyG reads them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch, Data
+
+from motifair.export.model import NETWORKS, save_model
+from motifair.graphs.features import Features, fit_features
+from motifair.graphs.graph_set import GraphSet
+from motifair.models import Model
+
+CARD = {"method": "fedavg", "agent": "agent-01", "rounds": 7, "accuracy": 0.75}
+
+
+def trained(graphs: GraphSet, network: str, kind: str) -> tuple[Model, Tensor, Features]:
+    """A model for the graphs whose weights are large enough to tell graphs apart."""
+    features = fit_features(graphs, np.arange(len(graphs)), kind)
+    model = NETWORKS[network](features.width, graphs.classes, 8, 2)
+    return model, model.layout.initial(3, torch.float32), features
+
+
+def saved(folder: Path, graphs: GraphSet, network: str = "gin", kind: str = "auto") -> Path:
+    save_model(folder, *_in_order(*trained(graphs, network, kind)), CARD)
+    return folder
+
+
+def _in_order(model: Model, weights: Tensor, features: Features) -> tuple[Tensor, Model, Features]:
+    return weights, model, features
+
+
+def as_pyg(graphs: GraphSet, features: Features) -> Batch:
+    """The graphs as one batch; x is worked out from its definition, attributes as they are."""
+    if features.kind == "attributes":
+        x = np.asarray(graphs.attribute)
+    elif features.kind == "degree":
+        x = np.eye(features.width)[graphs.degree.clip(max=features.width - 1)]
+    else:
+        x = (np.asarray(graphs.node_label)[:, None] == features.columns).astype(float)
+    source = np.repeat(np.arange(len(graphs.degree)), graphs.degree)
+    made = []
+    for first, stop in zip(graphs.node_start[:-1], graphs.node_start[1:], strict=True):
+        own = (source >= first) & (source < stop)
+        edges = np.stack([source[own], graphs.neighbour[own]]) - first
+        made.append(Data(x=torch.tensor(x[first:stop]).float(), edge_index=torch.tensor(edges)))
+    return Batch.from_data_list(made)
