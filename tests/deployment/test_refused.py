@@ -51,7 +51,7 @@ def sentence(capsys: pytest.CaptureFixture[str]) -> str:
 def kits(tmp_path_factory: pytest.TempPathFactory) -> Consortium:
     """A federation of which nothing is started."""
     made = Consortium(tmp_path_factory.mktemp("kits") / "office")
-    made.prepare(3, ROUNDS)
+    made.prepare(3, ROUNDS, deadline="1.0")
     return made
 
 
@@ -125,7 +125,7 @@ class TestBeforeAnythingIsStarted:
 
     def test_an_operator_whose_certificate_expired(self, tmp_path: Path) -> None:
         world = Consortium(tmp_path / "office")
-        world.prepare(3, ROUNDS)
+        world.prepare(3, ROUNDS, deadline="1.0")
         day = expire(world, world.office.kit(OPERATOR), OPERATOR)
         with pytest.raises(MotifairError, match=f"expired on {day}"):
             run_federation(world.office, "run-1", patience=1)

@@ -163,6 +163,21 @@ def status(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False)
         typer.echo(f"{key}: {value}")
 
 
+@app.command()
+def privacy(folder: Folder = HERE, as_json: Json = False) -> None:
+    """Say what the terms promise of what a member's uploads give away."""
+    from motifair.federation.privacy import statement
+    from motifair.files import finite
+
+    terms = _office(folder).terms
+    said = finite(statement(terms.privacy, terms.config.rounds))
+    if as_json:
+        typer.echo(json.dumps(said))
+        return
+    for key, value in said.items():
+        typer.echo(f"{key}: {', '.join(value) if isinstance(value, list) else value}")
+
+
 def audit(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False) -> None:
     """Compute every value and payoff again from the retained uploads; exit code 1 names the first
     row that comes out otherwise.

@@ -16,6 +16,7 @@ from motifair.federation.coordinator import Coordinator, Position
 from motifair.federation.drive import Drive, server_model
 from motifair.federation.keys import verifier
 from motifair.federation.own import schema_features
+from motifair.federation.privacy import statement
 from motifair.federation.transports import Transport
 from motifair.files import write_atomic
 from motifair.ledger.entry import Entry
@@ -60,6 +61,10 @@ def _export(coordinator: Coordinator, position: Position, folder: Path) -> None:
         "rounds": position.round,
         "ledger_head": position.entry.hash,
         "classes": list(terms.schema.classes),
+        "privacy": {
+            **statement(terms.privacy, terms.config.rounds),
+            "covers": "what was sent to the server, and so this model",
+        },
     }
     weights = server_model(coordinator, position)
     save_model(folder, weights, coordinator.model, schema_features(terms.schema), card)

@@ -15,6 +15,7 @@ from motifair.errors import MotifairError
 from motifair.export.model import save_model
 from motifair.federation.keys import read_key, signer
 from motifair.federation.own import Own, prepare_own, schema_features
+from motifair.federation.privacy import statement
 from motifair.federation.records import FINISH, Download, Upload, unseal
 from motifair.federation.site import Site
 from motifair.federation.terms import Terms, read_terms
@@ -93,6 +94,10 @@ def _export(site: Site, download: Download, upload: Upload) -> None:
         "accuracy": upload.accuracy,
         "ledger_head": download.head,
         "classes": list(site.terms.schema.classes),
+        "privacy": {
+            **statement(site.terms.privacy, site.terms.config.rounds),
+            "covers": "what was sent to the server, not this model",
+        },
     }
     features = schema_features(site.terms.schema)
     save_model(site.folder / download.run / "model", weights, site.own.model, features, card)

@@ -34,6 +34,13 @@ method = "motifair"
 profile = "default"
 rounds = 200
 
+# [privacy]          # what uploads may give away; docs/privacy.md says what it is worth, and costs
+# clip_update = 0.03       # longest update
+# noise_update = 20.0      # noise in each component, as a multiple of that
+# clip_prototype = 100.0   # longest all prototypes of an upload together
+# noise_prototype = 20.0
+# delta = 1e-5             # for which epsilon is stated
+
 [schema]           # what graphs look like; made from a sample by: motifair federation init --like
 features = "{features}"
 columns = {columns}   # the node labels there are

@@ -21,6 +21,7 @@ from torch import Tensor
 from motifair.errors import MotifairError
 from motifair.federation.agents import Agents, AgentsState, local_training
 from motifair.federation.own import Own
+from motifair.federation.privacy import check_asked, noise_secret, reveal
 from motifair.federation.protocol import Downloads
 from motifair.federation.records import (
     FINISH,
@@ -32,6 +33,7 @@ from motifair.federation.records import (
     digest,
     seal,
     signed_text,
+    unseal,
 )
 from motifair.federation.terms import NAME, Terms
 from motifair.files import write_atomic
@@ -95,7 +97,10 @@ class Site:
         if found is None or found.task != digest(task):
             do = {JOIN: self._join, TRAIN: self._train, FINISH: self._finish}[download.task]
             upload, state, before = do(download)
-            found = Kept(digest(task), self._sealed(upload), state, before)
+            answer = self._sealed(self._revealed(upload))
+            if self.terms.privacy.noisy:
+                self._refuse_more(download, found, answer)
+            found = Kept(digest(task), answer, state, before)
             path.parent.mkdir(parents=True, exist_ok=True)
             self._keep_head(download)
             _write(path, found)
@@ -120,6 +125,12 @@ class Site:
             raise MotifairError("the server's terms are not those this member agreed to")
         if download.task not in (JOIN, TRAIN, FINISH):
             raise MotifairError(f"there is no task '{download.task}'")
+
+    def _refuse_more(self, download: Download, found: Kept | None, answer: bytes) -> None:
+        """Refuse what would give away more than the terms say, such as a second answer."""
+        check_asked(download, self.terms.config.rounds, max(self._rounds(download.run), default=-1))
+        if found is not None and unseal(found.answer)[0] != unseal(answer)[0]:
+            raise MotifairError("this round was answered, and another answer would give more away")
 
     def _join(self, download: Download) -> tuple[Upload, AgentsState, Tensor]:
         initial = self.own.model.layout.initial(self.terms.config.seed, torch.float32)
@@ -191,6 +202,10 @@ class Site:
 
     def _blank(self, download: Download) -> Upload:
         return Upload(run=download.run, round=download.round, agent=self.name, task=download.task)
+
+    def _revealed(self, upload: Upload) -> Upload:
+        secret = noise_secret(self.folder) if self.terms.privacy.noisy else b""
+        return reveal(upload, self.terms.privacy, secret)
 
     def _sealed(self, upload: Upload) -> bytes:
         content = upload.encode()

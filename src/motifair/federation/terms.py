@@ -7,18 +7,20 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
 from motifair.config import Config, make_config
 from motifair.errors import MotifairError, nearest
+from motifair.federation.own import make_model
+from motifair.federation.privacy import Privacy, check_privacy, make_privacy
 from motifair.graphs.read import Schema
 from motifair.ledger.entry import Terms as LedgerTerms
 from motifair.methods import make_method, refuse_unused
 
-SECTIONS = ("federation", "server", "money", "training", "schema")
+SECTIONS = ("federation", "server", "money", "training", "privacy", "schema")
 SERVER = {"host": str, "port": int, "ledger": str, "retain_uploads": bool}
 _WORDS = {str: "a text in quotes", int: "a whole number", bool: "true or false"}
 # Options about sharing out graphs, repeating and measuring: a federation has its graphs already.
@@ -65,6 +67,7 @@ class Terms:
     port: int = 8002
     retain_uploads: bool = True
     ledger: str = "ledger.sqlite"
+    privacy: Privacy = field(default_factory=Privacy)
     given: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -83,6 +86,7 @@ class Terms:
             "money": vars(self.money),
             "config": self.config.to_json() | {"agents": 0},
             "schema": self.schema.to_json(),
+            "privacy": asdict(self.privacy),
         }
         text = json.dumps(agreed, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
@@ -136,7 +140,7 @@ def make_terms(content: Mapping[str, Any]) -> Terms:
     if "port" in server:
         _number(server, "port", least=1, most=65_535, whole=True)
     members = _members(about["members"])
-    return Terms(
+    terms = Terms(
         name=_name(about["name"], "The federation's name"),
         members=members,
         quorum=_number(about, "quorum", least=1, most=len(members), whole=True),
@@ -145,9 +149,14 @@ def make_terms(content: Mapping[str, Any]) -> Terms:
         money=_money(content),
         config=_training(content.get("training", {}), len(members)),
         schema=Schema.from_json(content.get("schema", {})),
+        privacy=make_privacy(content.get("privacy")),
         given=content,
         **server,
     )
+    method = make_method(terms.config)
+    shared = make_model(terms.config, terms.schema).layout.shared(method.share)
+    check_privacy(terms.privacy, method, shared.stop - shared.start, terms.max_norm)
+    return terms
 
 
 def _section(
