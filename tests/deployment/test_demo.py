@@ -16,7 +16,7 @@ from motifair.deployment.office import Office
 from motifair.export import load_model, predict
 from motifair.graphs.read import read_graphs
 
-pytestmark = [pytest.mark.federation, pytest.mark.xdist_group("federation")]
+pytestmark = pytest.mark.federation
 NAMES = ("agent-00", "agent-01", "agent-02")
 
 

@@ -15,7 +15,7 @@ from motifair.deployment.office import SERVER
 from motifair.deployment.operate import run_federation
 from motifair.ledger.entry import Entry, Terms
 
-pytestmark = [pytest.mark.federation, pytest.mark.xdist_group("federation")]
+pytestmark = pytest.mark.federation
 RUN, FOUNDERS, NEW = "run-1", ("agent-00", "agent-01", "agent-02"), "agent-03"
 LEAVING, RENEWED = FOUNDERS[:2]
 

@@ -25,7 +25,7 @@ from motifair.deployment.office import OPERATOR, SERVER
 from motifair.deployment.operate import run_federation
 from motifair.errors import MotifairError
 
-pytestmark = [pytest.mark.federation, pytest.mark.xdist_group("federation")]
+pytestmark = pytest.mark.federation
 FIRST, SECOND, THIRD = "agent-00", "agent-01", "agent-02"
 ROUNDS = 4
 

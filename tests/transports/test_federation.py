@@ -19,7 +19,7 @@ from federations import ADMIN, Federation, export, wait_until
 from motifair.errors import MotifairError
 from motifair.federation.transports.nvflare import operator
 
-pytestmark = [pytest.mark.federation, pytest.mark.xdist_group("federation")]
+pytestmark = pytest.mark.federation
 MEMBERS = ["a", "b", "c"]
 
 
