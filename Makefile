@@ -21,12 +21,8 @@ $(STAMP): pyproject.toml
 demo: $(STAMP)  ## ten agents on the embedded dataset: who contributed, who was paid, how fair it was
 	$(BIN)/motifair run --out runs/demo
 
-PYTEST := $(BIN)/python -m pytest --cov
-
-# Real federations one after another; then the rest, several tests at a time.
 test: $(STAMP)  ## the whole suite, doctests and coverage included
-	$(PYTEST) --cov-report= -m federation tests/transports tests/deployment
-	$(PYTEST) --cov-append --cov-report=term --cov-fail-under=90 -n $(JOBS) -m "not federation"
+	scripts/test.sh $(BIN) $(JOBS)
 
 lint: $(STAMP)  ## style, types, import direction
 	$(BIN)/ruff check .

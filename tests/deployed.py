@@ -19,7 +19,7 @@ from motifair.federation.drive import POSITION, Drive
 from motifair.federation.keys import new_key, public_text, signer, verifier
 from motifair.federation.own import prepare_own
 from motifair.federation.positions import load_position
-from motifair.federation.records import Download, Upload, digest, seal, signed_text, unseal
+from motifair.federation.records import Download, Upload, digest, seal, unseal
 from motifair.federation.site import Kept, Site, _read
 from motifair.federation.terms import Terms, make_terms
 from motifair.federation.transports.inprocess import InProcess
@@ -28,6 +28,7 @@ from motifair.graphs.planted import planted
 from motifair.graphs.read import Schema
 from motifair.ledger.entry import Entry, Line
 from motifair.ledger.store import open_ledger
+from motifair.ledger.verify import signed_message
 
 NAMES = ("bank-a", "bank-b", "bank-c", "bank-d")
 SEEDS = {name: 100 + k for k, name in enumerate(NAMES)}
@@ -118,7 +119,7 @@ def sealed(upload: Upload, *, key: str = "") -> bytes:
 
 
 def sealed_content(content: bytes, upload: Upload, *, key: str = "") -> bytes:
-    text = signed_text(upload.run, upload.round, upload.agent, digest(content))
+    text = signed_message(upload.run, upload.round, upload.agent, digest(content))
     return seal(content, signer(key_of(key or upload.agent))(text))
 
 

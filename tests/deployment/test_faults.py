@@ -63,7 +63,7 @@ def check(world: Consortium, run: str, rounds: int) -> int:
 
 
 def test_one_kill_of_each_kind_changes_nothing(tmp_path: Path) -> None:
-    rounds, kinds = 45, list(KINDS)
+    rounds, kinds = 30, list(KINDS)
     random = Random(0)
     random.shuffle(kinds)
     with federation(tmp_path / "office", rounds) as (world, postgres):

@@ -27,7 +27,7 @@ from motifair.errors import MotifairError
 
 pytestmark = pytest.mark.federation
 FIRST, SECOND, THIRD = "agent-00", "agent-01", "agent-02"
-ROUNDS = 4
+ROUNDS = 30
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
@@ -207,15 +207,20 @@ def test_a_full_disk_stops_the_run_and_loses_nothing(world: Consortium) -> None:
         pytest.skip("needs a small disk of its own, which only root can mount")
     if THIRD not in world.parts:
         world.start_parts(THIRD)
-    world.run_until("run-1", 2)
-    with (runs / "filler").open("wb", buffering=0) as filler, contextlib.suppress(OSError):
-        while True:
-            filler.write(bytes(4096))
     with pytest.raises(MotifairError, match=r"disk .* is full; make room"):
-        run_federation(world.office, "run-1")
-    assert world.round("run-1") == 2
+        run_federation(world.office, "run-1", watch=lambda: fill_after_a_round(world, runs))
+    assert 1 <= world.round("run-1") < ROUNDS
     world.check_books("run-1")
     (runs / "filler").unlink()
     run_federation(world.office, "run-1")
     assert [e.round for e in world.entries("run-1")] == list(range(ROUNDS + 1))
     world.check_books("run-1")
+
+
+def fill_after_a_round(world: Consortium, disk: Path) -> None:
+    """Once a round was settled, write until there is no room left."""
+    if world.round("run-1") < 1 or (disk / "filler").exists():
+        return
+    with (disk / "filler").open("wb", buffering=0) as filler, contextlib.suppress(OSError):
+        while True:
+            filler.write(bytes(4096))

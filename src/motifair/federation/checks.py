@@ -13,9 +13,9 @@ from motifair.federation.records import (
     Download,
     Upload,
     digest,
-    signed_text,
     unseal,
 )
+from motifair.ledger.verify import signed_message
 
 MOST_GRAPHS = 10**9
 MOST_PROTOTYPE = 1e6
@@ -62,7 +62,7 @@ def open_upload(
         if getattr(upload, name) != getattr(task, name):
             raise BadRecordError(f"an upload of {name} {getattr(upload, name)!r:.40}")
     sha256 = digest(content)
-    if not verify(task.agent, signed_text(task.run, task.round, task.agent, sha256), signature):
+    if not verify(task.agent, signed_message(task.run, task.round, task.agent, sha256), signature):
         raise BadRecordError("the signature is not the agent's")
     if not np.isfinite([upload.gradient_norm, upload.loss, upload.accuracy]).all():
         raise BadRecordError("numbers that are not finite")

@@ -9,7 +9,6 @@ from motifair.errors import MotifairError
 
 try:
     from cryptography import x509
-    from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
     from cryptography.hazmat.primitives.asymmetric.rsa import (
         RSAPrivateKey,
@@ -21,12 +20,13 @@ try:
         Encoding,
         PublicFormat,
         load_pem_private_key,
-        load_pem_public_key,
     )
 except ModuleNotFoundError as missing:
     raise MotifairError(
         "Signatures need cryptography: install motifair with `pip install 'motifair[ledger]'`."
     ) from missing
+
+from motifair.ledger.verify import is_signed
 
 
 def new_key() -> RSAPrivateKey:
@@ -71,15 +71,4 @@ def certified_key(certificate: Path) -> str:
 
 def verifier(keys: Mapping[str, str]) -> Callable[[str, bytes, bytes], bool]:
     """Return what checks that a member of `keys` signed a text."""
-    public = {name: load_pem_public_key(text.encode()) for name, text in keys.items()}
-
-    def verify(name: str, text: bytes, signature: bytes) -> bool:
-        key = public[name]
-        assert isinstance(key, RSAPublicKey)
-        try:
-            key.verify(signature, text, PKCS1v15(), SHA256())
-        except InvalidSignature:
-            return False
-        return True
-
-    return verify
+    return lambda name, text, signature: is_signed(keys[name], signature.hex(), text)

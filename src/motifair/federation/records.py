@@ -174,11 +174,6 @@ def unseal(sealed: bytes) -> tuple[bytes, bytes]:
     return sealed[2 + length :], sealed[2 : 2 + length]
 
 
-def signed_text(run: str, round: int, agent: str, sha256: str) -> bytes:
-    """Return what an agent signs: which upload it made, and what for."""
-    return f"{run}/{round}/{agent}/{sha256}".encode()
-
-
 def _opened(content: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Read plain values and arrays, without trusting anything."""
     try:

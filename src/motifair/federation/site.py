@@ -6,7 +6,6 @@ What it knows is on disk by run and round before an answer leaves, so that a tas
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -32,13 +31,13 @@ from motifair.federation.records import (
     Upload,
     digest,
     seal,
-    signed_text,
     unseal,
 )
 from motifair.federation.terms import NAME, Terms
 from motifair.files import write_atomic
 from motifair.learning.adam import Moments
 from motifair.learning.randomness import stream_keys
+from motifair.ledger.verify import head_line, signed_message
 from motifair.methods import make_method
 
 CPU = torch.device("cpu")
@@ -209,15 +208,14 @@ class Site:
 
     def _sealed(self, upload: Upload) -> bytes:
         content = upload.encode()
-        text = signed_text(upload.run, upload.round, self.name, digest(content))
+        text = signed_message(upload.run, upload.round, self.name, digest(content))
         return seal(content, self.sign(text))
 
     def _keep_head(self, download: Download) -> None:
         """Note the head of the ledger, against which its history can be checked later."""
         if download.head:
-            head = {"run": download.run, "number": download.number, "hash": download.head}
             with (self.folder / "heads.jsonl").open("a") as file:
-                file.write(json.dumps(head) + "\n")
+                file.write(head_line(download.run, download.number, download.head))
                 file.flush()
                 os.fsync(file.fileno())
 

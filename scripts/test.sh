@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# The whole suite with its coverage. Real federations follow one another, which is mostly waiting,
+# while everything else runs beside them, several tests at a time.
+set -euo pipefail
+bin=${1:?usage: test.sh BIN JOBS}
+jobs=${2:?usage: test.sh BIN JOBS}
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+rm -f .coverage .coverage-*
+
+COVERAGE_FILE=.coverage-federation "$bin/python" -m pytest --cov --cov-report= \
+  -m federation tests/transports tests/deployment >"$log" 2>&1 &
+federation=$!
+status=0
+COVERAGE_FILE=.coverage-rest "$bin/python" -m pytest --cov --cov-report= \
+  -n "$jobs" -m "not federation" || status=$?
+echo "Real federations:"
+wait "$federation" || status=$?
+cat "$log"
+"$bin/coverage" combine -q .coverage-federation .coverage-rest
+"$bin/coverage" report --fail-under=90 || status=$?
+exit "$status"
