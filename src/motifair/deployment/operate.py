@@ -90,6 +90,7 @@ def run_federation(
                 awaited=[m for m in office.terms.members if came[m] < MOST_RETURNS],
             )
         except MotifairError as error:
+            _check_room(office)
             progress.look(str(error))
             trouble = str(error)
             time.sleep(PAUSE)  # the server is away; whoever keeps it will start it again
@@ -100,10 +101,7 @@ def run_federation(
             if not note["passing"]:
                 raise MotifairError(note["problem"])
             trouble = note["problem"]
-        if shutil.disk_usage(office.folder).free < LEAST_SPACE:
-            raise MotifairError(
-                f"The disk of {office.folder} is full; make room, then run this again."
-            )
+        _check_room(office)
         if trouble or ending.how in ("refused", "aborted", "lost"):
             time.sleep(PAUSE)
     return progress.last
@@ -129,6 +127,13 @@ class Progress:
                 f"{trouble}"
             )
         return now
+
+
+def _check_room(office: Office) -> None:
+    """Refuse to go on when a round could not be saved."""
+    for place in (office.folder, office.folder / "runs"):  # which may be a disk of its own
+        if place.exists() and shutil.disk_usage(place).free < LEAST_SPACE:
+            raise MotifairError(f"The disk of {place} is full; make room, then run this again.")
 
 
 def _longest(office: Office, rounds: int) -> float:

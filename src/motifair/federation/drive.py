@@ -19,6 +19,7 @@ from motifair.errors import MotifairError
 from motifair.federation.checks import Accepted
 from motifair.federation.coordinator import Coordinator, Position
 from motifair.federation.positions import load_position, save_position
+from motifair.federation.site import OTHER_TERMS
 from motifair.federation.transports import Transport
 from motifair.files import write_atomic, write_json
 from motifair.ledger.accounts import Accounts
@@ -126,6 +127,12 @@ class Drive:
         tasks = position.tasks
         replies, absent = self.transport.exchange(tasks, self.coordinator.terms.deadline)
         accepted, rejected = self.coordinator.collect(tasks, replies, position.roster)
+        differing = sorted(name for name, why in absent.items() if OTHER_TERMS in why)
+        if differing and len(accepted) < self.coordinator.terms.quorum:
+            raise MotifairError(
+                f"'{differing[0]}' agreed to other terms, and too few are left; give members the "
+                "present federation.toml and the same version of motifair, then go on."
+            )
         self._retain(position.round + 1, {name: replies[name] for name in accepted})
         new, _ = self.coordinator.next(position, accounts, accepted, rejected, absent)
         accounts.add(self._saved(new).entry)

@@ -42,6 +42,7 @@ from motifair.methods import make_method
 
 CPU = torch.device("cpu")
 ROUNDS_KEPT = 3
+OTHER_TERMS = "the server's terms are not those this member agreed to"
 LOST = "a model to begin from is needed"  # in the answer of an agent that has no state any more
 
 
@@ -121,7 +122,7 @@ class Site:
         if download.agent != self.name:
             raise MotifairError(f"a task for '{download.agent}' came to '{self.name}'")
         if download.terms != self.terms.digest:
-            raise MotifairError("the server's terms are not those this member agreed to")
+            raise MotifairError(OTHER_TERMS)
         if download.task not in (JOIN, TRAIN, FINISH):
             raise MotifairError(f"there is no task '{download.task}'")
 
