@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from motifair.errors import MotifairError
 from motifair.federation.coordinator import Coordinator, Position
 from motifair.federation.drive import POSITION, Drive
-from motifair.federation.keys import new_key, public_text, signer, verifier
+from motifair.federation.keys import new_key, public_text, signer
 from motifair.federation.own import prepare_own
 from motifair.federation.positions import load_position
 from motifair.federation.records import Download, Upload, digest, seal, unseal
@@ -160,7 +160,7 @@ class World:
 
     def coordinator(self) -> Coordinator:
         keys = {name: public_text(key_of(name)) for name in self.terms.members}
-        return Coordinator(self.run, self.terms, verifier(keys), keys)
+        return Coordinator(self.run, self.terms, keys)
 
     @contextmanager
     def server(self, folder: str = "run") -> Iterator[Drive]:

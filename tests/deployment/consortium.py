@@ -25,7 +25,6 @@ from motifair.deployment.site import HANDLER, make_handler, settings_of
 from motifair.errors import MotifairError
 from motifair.federation.coordinator import Coordinator
 from motifair.federation.drive import Drive
-from motifair.federation.keys import verifier
 from motifair.federation.transports.inprocess import InProcess
 from motifair.federation.transports.nvflare.processes import (
     Running,
@@ -216,7 +215,7 @@ class Consortium:
             settings = settings_of(office.kit(name), self.graphs(name), state)
             handlers[name] = make_handler(name, settings)
         keys = office.keys()
-        coordinator = Coordinator(run, office.terms, verifier(keys), keys)
+        coordinator = Coordinator(run, office.terms, keys)
         with open_ledger(scratch / "ledger.sqlite", write=True) as ledger:
             Drive(InProcess(handlers), coordinator, ledger, scratch / "run")()
             return list(ledger.entries(run))

@@ -9,7 +9,6 @@ from pathlib import Path
 from motifair.errors import MotifairError
 from motifair.federation.checks import Accepted
 from motifair.federation.coordinator import Coordinator, Position
-from motifair.federation.keys import verifier
 from motifair.federation.terms import Terms
 from motifair.ledger.accounts import Accounts
 from motifair.ledger.entry import Entry, Line
@@ -69,7 +68,7 @@ def _as_agreed(terms: Terms, agreed: Agreed) -> Terms:
 
 
 def _coordinator(terms: Terms, run: str, agreed: Agreed) -> Coordinator:
-    return Coordinator(run, terms, verifier(agreed.members), agreed.members)
+    return Coordinator(run, terms, agreed.members)
 
 
 def _uploads(

@@ -20,7 +20,6 @@ from motifair.deployment.site import HANDLER, make_handler, settings_of
 from motifair.errors import MotifairError
 from motifair.federation.coordinator import Coordinator
 from motifair.federation.drive import POSITION, Drive
-from motifair.federation.keys import verifier
 from motifair.federation.positions import load_position
 from motifair.federation.transports.inprocess import InProcess
 from motifair.files import write_atomic
@@ -167,7 +166,7 @@ def in_one_process(office: Office) -> list[Entry]:
         write_atomic(state / "seed", (kit / "state" / "seed").read_text())
         handlers[name] = make_handler(name, settings_of(kit, graphs_of(office, name), state))
     keys = office.keys()
-    coordinator = Coordinator(RUN, office.terms, verifier(keys), keys)
+    coordinator = Coordinator(RUN, office.terms, keys)
     with open_ledger(scratch / "ledger.sqlite", write=True) as ledger:
         Drive(InProcess(handlers), coordinator, ledger, scratch / "run")()
         return list(ledger.entries(RUN))

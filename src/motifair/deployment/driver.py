@@ -14,7 +14,6 @@ from motifair.errors import MotifairError
 from motifair.export.model import save_model
 from motifair.federation.coordinator import Coordinator, Position
 from motifair.federation.drive import Drive, server_model
-from motifair.federation.keys import verifier
 from motifair.federation.own import schema_features
 from motifair.federation.privacy import statement
 from motifair.federation.transports import Transport
@@ -42,7 +41,7 @@ def drive(transport: Transport, where: dict[str, Any]) -> None:
 
 def _drive(transport: Transport, office: Office, segment: dict[str, Any]) -> bool:
     keys, run = office.keys(), segment["run"]
-    coordinator = Coordinator(run, office.terms, verifier(keys), keys)
+    coordinator = Coordinator(run, office.terms, keys)
     folder = office.run(run)
 
     def keep(position: Position) -> None:

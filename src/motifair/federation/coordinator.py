@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from motifair.federation.checks import Accepted, Shape, Verify, open_upload
+from motifair.federation.checks import Accepted, Shape, open_upload
+from motifair.federation.keys import verifier
 from motifair.federation.own import make_model
 from motifair.federation.protocol import Downloads, Uploads
 from motifair.federation.records import FINISH, JOIN, TRAIN, BadRecordError, Download, Upload
@@ -61,10 +62,11 @@ class Position:
 
 
 class Coordinator:
-    """Serves the members of `terms` in one run; `verify` checks their signatures."""
+    """Serves the members of `terms` in one run; `keys` are their public keys."""
 
-    def __init__(self, run: str, terms: Terms, verify: Verify, keys: Mapping[str, str]) -> None:
-        self.run, self.terms, self.verify, self.keys = run, terms, verify, keys
+    def __init__(self, run: str, terms: Terms, keys: Mapping[str, str]) -> None:
+        self.run, self.terms, self.keys = run, terms, keys
+        self.verify = verifier(keys)
         self.method = make_method(terms.config)
         self.model = make_model(terms.config, terms.schema)
         self.shared = self.model.layout.shared(self.method.share)

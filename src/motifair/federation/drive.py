@@ -75,9 +75,10 @@ class Drive:
         until = last if rounds is None else min(last, position.round + rounds)
         while position.round < until:
             position = self._round(position, accounts)
-        if position.round == last:
-            self._finish(position)
-        return position.round == last
+        if position.round < last:
+            return False
+        self._finish(position)
+        return True
 
     def _open(self) -> Position:
         accounts = self._accounts()
