@@ -36,18 +36,24 @@ PAPER: dict[str, Any] = {
     "share": "all",
     "rings": "basis",
     "max_ring": 0,
+    "chance": False,
     "vocabulary_fraction": 0.9,
     "tfidf": "paper",
     "alignment_of": "update",
     "alignment_against": "all",
+    "alignment_rate": 1.0,
+    "corroboration": 1,
+    "evidence": "sum",
     "value_update": "additive",
     "value_rate": 0.05,
     "diversity_weight": 1.0,
     "aggregation": "value",
+    "length": "mean",
     "beta": 1.0,
     "mask_scope": "global",
     "retention": 0.0,
     "reward_step": 1.0,
+    "own_weight": 0.0,
     "prototype_distance": "l2",
     "prototype_reduce": "sum",
     "prototype_weight": 0.1,
@@ -57,8 +63,16 @@ PAPER: dict[str, Any] = {
 DEFAULT_DIFFERS: dict[str, Any] = {
     "rings": "chordless",
     "max_ring": 4,
-    "retention": 0.1,
-    "reward_step": 3.0,
+    "chance": True,
+    "vocabulary_fraction": 1.0,
+    "alignment_against": "peers",
+    "alignment_rate": 0.1,
+    "corroboration": 2,
+    "evidence": "judged",
+    "diversity_weight": 0.3,
+    "aggregation": "trusted",
+    "length": "typical",
+    "own_weight": 0.4,
     "prototype_distance": "unit",
     "prototype_reduce": "mean",
 }
@@ -90,18 +104,24 @@ TEXTS: dict[str, tuple[str, Any]] = {
     "share": ("conv", "conv"),
     "rings": ("basis", "basis"),
     "max_ring": ("8", 8),
-    "vocabulary_fraction": ("1", 1.0),
+    "chance": ("no", False),
+    "vocabulary_fraction": (".5", 0.5),
     "tfidf": ("smooth", "smooth"),
     "alignment_of": ("gradient", "gradient"),
     "alignment_against": ("others", "others"),
+    "alignment_rate": ("1", 1.0),
+    "corroboration": ("3", 3),
+    "evidence": ("sum", "sum"),
     "value_update": ("ema", "ema"),
     "value_rate": ("1", 1.0),
     "diversity_weight": ("0", 0.0),
     "aggregation": ("size", "size"),
+    "length": ("mean", "mean"),
     "beta": ("inf", math.inf),
     "mask_scope": ("layer", "layer"),
     "retention": ("1", 1.0),
     "reward_step": ("0.5", 0.5),
+    "own_weight": ("0", 0.0),
     "prototype_distance": ("l2", "l2"),
     "prototype_reduce": ("sum", "sum"),
     "prototype_weight": ("0", 0.0),
@@ -147,7 +167,7 @@ def test_the_paper_profile_is_the_literal_reading_of_the_paper() -> None:
     assert {name: found[name] for name in PAPER} == PAPER
 
 
-def test_the_default_profile_differs_from_the_paper_in_exactly_six_options() -> None:
+def test_the_default_profile_differs_from_the_paper_in_exactly_these_options() -> None:
     paper, default = asdict(make_config({"profile": "paper"})), asdict(make_config({}))
     assert default == {**paper, **DEFAULT_DIFFERS, "profile": "default"}
     assert set(PROFILES) == {"paper", "default"}
@@ -195,6 +215,13 @@ def test_what_is_set_by_hand_wins_over_the_profile() -> None:
         ({"local_epochs": 0}, "local_epochs"),
         ({"vocabulary_fraction": 0}, "vocabulary_fraction"),
         ({"vocabulary_fraction": 1.01}, "vocabulary_fraction"),
+        ({"alignment_rate": 0}, "alignment_rate"),
+        ({"alignment_rate": 1.01}, "alignment_rate"),
+        ({"corroboration": 0}, "corroboration"),
+        ({"corroboration": 1.5}, "corroboration"),
+        ({"own_weight": 1}, "own_weight"),
+        ({"own_weight": -0.1}, "own_weight"),
+        ({"chance": "perhaps"}, "chance"),
         ({"value_rate": 0}, "value_rate"),
         ({"value_rate": 1.01}, "value_rate"),
         ({"diversity_weight": -1}, "diversity_weight"),
@@ -227,7 +254,8 @@ def test_a_bad_value_is_refused_by_the_name_of_its_option(
 
 
 @pytest.mark.parametrize(
-    "name", [n for n, (_, v) in TEXTS.items() if isinstance(v, float | int) and v is not True]
+    "name",
+    [n for n, (_, v) in TEXTS.items() if isinstance(v, float | int) and v not in (True, False)],
 )
 @pytest.mark.parametrize("value", ["nan", math.nan])
 def test_no_number_may_be_undefined(name: str, value: object) -> None:
@@ -244,6 +272,10 @@ def test_no_number_may_be_undefined(name: str, value: object) -> None:
         {"rings": "basis", "max_ring": 3},
         {"max_ring": 8},
         {"beta": 1e-9},
+        {"alignment_rate": 1e-9},
+        {"corroboration": 1},
+        {"own_weight": 0.0},
+        {"own_weight": 0.999},
         {"agents": 2},
         {"seed": 0},
     ],
@@ -280,7 +312,7 @@ def test_an_unknown_profile_names_the_nearest() -> None:
 
 
 def test_an_unknown_method_names_the_nearest() -> None:
-    with pytest.raises(MotifairError, match=r"'fedavgs'.*Did you mean fedavg\?"):
+    with pytest.raises(MotifairError, match=r"'fedavgs'.*Did you mean fedavg or fedavg-own\?"):
         find_method("fedavgs")
     with pytest.raises(MotifairError, match=r"'Motifairr'.*Did you mean motifair"):
         make_method(make_config({"method": "Motifairr"}))
@@ -298,6 +330,8 @@ def test_a_method_is_found_by_its_own_name(method: str) -> None:
     [
         ({"method": "fedavg", "beta": 2}, "beta"),
         ({"method": "self-train", "share": "conv"}, "share"),
+        ({"method": "fedavg", "own_weight": 0.2}, "own_weight"),
+        ({"method": "fedavg-own", "length": "mean"}, "length"),
         ({"skew": 0.3}, "skew"),
     ],
 )
@@ -312,7 +346,8 @@ def test_an_option_that_would_be_ignored_is_refused(settings: dict[str, Any], na
         {"method": "fedavg", "share": "conv", "rounds": 3},
         {"method": "motifair", "beta": 2},
         {"skew": 0.3, "partition": "dirichlet"},
-        {"method": "fedavg", "beta": 1.0, "reward_step": 3.0},  # as the profile has them
+        {"method": "fedavg", "beta": 1.0, "own_weight": 0.4},  # as the profile has them
+        {"method": "fedavg-own", "own_weight": 0.2},
     ],
 )
 def test_an_option_that_is_used_or_repeats_the_profile_is_taken(settings: dict[str, Any]) -> None:

@@ -76,22 +76,42 @@ class Config:
     # Motifs
     rings: str = _option("basis", "which cycles are motifs", choices=("basis", "chordless"))
     max_ring: int = _option(0, "longest ring; 0 is no cap, for basis only", least=0, most=8)
+    chance: bool = _option(False, "keep only motifs that random wiring would not bring as often")
     vocabulary_fraction: float = _option(0.9, "motifs kept by TF-IDF [β_s]", above=0, most=1)
     tfidf: str = _option("paper", "bracket of E14", choices=("paper", "smooth"))
     # Value
     alignment_of: str = _option("update", "vector that is aligned", choices=("update", "gradient"))
     alignment_against: str = _option(
-        "all", "reference of the alignment", choices=("all", "others", "shapley")
+        "all", "reference of the alignment", choices=("all", "others", "shapley", "peers")
+    )
+    alignment_rate: float = _option(1.0, "weight of a round in the alignment", above=0, most=1)
+    corroboration: int = _option(1, "agents that must hold a motif for it to count", least=1)
+    evidence: str = _option(
+        "sum",
+        "what a round says: φ + α2·d, or with diversity only for agents that do not harm",
+        choices=("sum", "judged"),
     )
     value_update: str = _option("additive", "rule of E9", choices=("additive", "ema"))
     value_rate: float = _option(0.05, "[α1]", above=0, most=1)
     diversity_weight: float = _option(1.0, "[α2]", least=0)
-    aggregation: str = _option("value", "weights of the sum", choices=("value", "size"))
+    aggregation: str = _option(
+        "value",
+        "weights of the sum; trusted: by size, without agents whose value is not positive",
+        choices=("value", "size", "trusted"),
+    )
     # Reward
+    length: str = _option(
+        "mean",
+        "of the aggregate: as E12 has it, or that of a typical update",
+        choices=("mean", "typical"),
+    )
     beta: float = _option(1.0, "fairness temperature [β], may be inf", above=0)
     mask_scope: str = _option("global", "what a mask ranks", choices=("global", "layer"))
     retention: float = _option(0.0, "share of its own step an agent keeps [κ]", least=0, most=1)
     reward_step: float = _option(1.0, "step along the reward [s]", above=0)
+    own_weight: float = _option(
+        0.0, "share of a model trained alone in what an agent predicts [η]", least=0, below=1
+    )
     # Prototypes
     prototype_distance: str = _option("l2", "distance in E13", choices=("l2", "unit"))
     prototype_reduce: str = _option("sum", "over motifs", choices=("sum", "mean"))
@@ -135,8 +155,16 @@ PROFILES: Mapping[str, Mapping[str, Any]] = {
     "default": {
         "rings": "chordless",
         "max_ring": 4,
-        "retention": 0.1,
-        "reward_step": 3.0,
+        "chance": True,
+        "vocabulary_fraction": 1.0,
+        "alignment_against": "peers",
+        "alignment_rate": 0.1,
+        "corroboration": 2,
+        "evidence": "judged",
+        "diversity_weight": 0.3,
+        "aggregation": "trusted",
+        "length": "typical",
+        "own_weight": 0.4,
         "prototype_distance": "unit",
         "prototype_reduce": "mean",
     },

@@ -158,7 +158,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Consortium]:
         made.prepare(3, ROUNDS, deadline="8.0")
         runs = folder / "runs"
         runs.mkdir()
-        mount = ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(runs)]
+        mount = ["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", str(runs)]
         small = shutil.which("mount") and not subprocess.run(mount, capture_output=True).returncode
         try:
             made.start_parts(SERVER, FIRST, SECOND)

@@ -34,6 +34,26 @@ def test_each_agent_is_measured_on_its_own_graphs_by_its_own_model() -> None:
     assert len(set(expected)) > 1
 
 
+def test_an_agent_with_a_model_of_its_own_is_measured_on_the_mixture() -> None:
+    shards = [make_shard(GRAPHS.select(part), FEATURES) for part in PARTS]
+    batch = collate(shards, CPU, torch.float64)
+    own = torch.stack([MODEL.layout.initial(seed, torch.float64) for seed in (7, 8, 13)])
+    seen = set()
+    for share in (0.0, 0.3, 0.5, 0.8):
+        expected = []
+        for row, beside, part in zip(WEIGHTS, own, PARTS, strict=True):
+            state = MODEL.layout.to_state_dict(row)
+            pair = [
+                (weight, torch.cat([p.flatten() for p in MODEL.layout.to_state_dict(r).values()]))
+                for weight, r in ((1 - share, row), (share, beside))
+            ]
+            expected.append(naive.mixed_accuracy(pair, state, to_pyg(GRAPHS, part)))
+        assert accuracy(MODEL, WEIGHTS, batch, own, share).tolist() == expected
+        seen.add(tuple(expected))
+    assert found(PARTS).tolist() == accuracy(MODEL, WEIGHTS, batch, own, 0.0).tolist()
+    assert len(seen) > 1
+
+
 def test_padding_counts_neither_as_right_nor_as_wrong() -> None:
     """Padding has target 0, so models that always say 0 or always say 1 would show it."""
     for answer in (0, 1):

@@ -138,11 +138,14 @@ def test_a_method_of_an_installed_package_is_found(
     assert motifair.run(method="kind", **{**QUICK, "splits": 1}).config.method == "kind"
 
 
-def test_traffic_counts_sparse_rewards_as_they_are_sent() -> None:
-    result = motifair.run(rounds=2, agents=4, hidden=16, threads=1, device="cpu", beta=0.5)
+@pytest.mark.parametrize(("against", "vectors"), [("all", 1), ("peers", 2)])
+def test_traffic_counts_sparse_rewards_as_they_are_sent(against: str, vectors: int) -> None:
+    options = {"rounds": 2, "agents": 4, "hidden": 16, "threads": 1, "device": "cpu", "beta": 0.5}
+    result = motifair.run(**options, alignment_against=against)
     columns = result.splits[0].history.columns
     size = columns["kept"].max()
-    prototypes = columns["uploaded"] - 4 * size
+    # Where others judge by their gradients, these are uploaded beside updates.
+    prototypes = columns["uploaded"] - 4 * vectors * size
     assert (prototypes > 0).all()
     expected = 4 * np.minimum(2 * columns["kept"], size) + prototypes
     assert np.allclose(columns["downloaded"], expected)
@@ -184,4 +187,4 @@ def test_published_figures_stand_beside_ours_where_there_are_any() -> None:
     assert published("IMDB-BINARY", "cgsv", "personalised_accuracy") > 0
     assert math.isnan(published("PROTEINS", "gcfl", "global_accuracy"))
     assert math.isnan(published("MUTAG", "fedavg", "fairness"))
-    assert set(NAMES) == set(METHODS) - {"random-rewards", "cffl-lyu"}
+    assert set(NAMES) == set(METHODS) - {"random-rewards", "fedavg-own", "cffl-lyu"}

@@ -24,13 +24,18 @@ def trained(graphs: GraphSet, network: str, kind: str) -> tuple[Model, Tensor, F
     return model, model.layout.initial(3, torch.float32), features
 
 
-def saved(folder: Path, graphs: GraphSet, network: str = "gin", kind: str = "auto") -> Path:
-    save_model(folder, *_in_order(*trained(graphs, network, kind)), CARD)
+def saved(
+    folder: Path,
+    graphs: GraphSet,
+    network: str = "gin",
+    kind: str = "auto",
+    own_weight: float = 0.0,
+) -> Path:
+    """Write a model; with an `own_weight` beside another that was trained alone."""
+    model, weights, features = trained(graphs, network, kind)
+    own = (model.layout.initial(11, torch.float32), own_weight) if own_weight else None
+    save_model(folder, weights, model, features, CARD, own)
     return folder
-
-
-def _in_order(model: Model, weights: Tensor, features: Features) -> tuple[Tensor, Model, Features]:
-    return weights, model, features
 
 
 def as_pyg(graphs: GraphSet, features: Features) -> Batch:

@@ -45,6 +45,47 @@ def test_a_model_comes_back_as_it_was(network: str, kind: str, tmp_path: Path) -
     assert np.array_equal(*encoded)
 
 
+@pytest.mark.parametrize("network", NETWORKS)
+def test_both_models_of_an_agent_come_back_as_they_were(network: str, tmp_path: Path) -> None:
+    model, weights, features = trained(GRAPHS, network, "label")
+    own = model.layout.initial(11, torch.float32)
+    save_model(tmp_path / "m", weights, model, features, CARD, (own, 0.4))
+    found = load_model(tmp_path / "m")
+    assert torch.equal(found.weights, weights)
+    assert found.own is not None
+    assert torch.equal(found.own, own)
+    assert not torch.equal(own, weights)
+    assert (found.own_weight, found.card["own_weight"]) == (0.4, 0.4)
+    tensors = load_file(tmp_path / "m" / "model.safetensors")
+    assert set(tensors) == {f"{p}{n}" for n in model.layout.names for p in ("", "own.")}
+
+
+def test_an_agent_with_one_model_has_none_of_its_own(tmp_path: Path) -> None:
+    found = load_model(saved(tmp_path / "m", GRAPHS))
+    assert found.own is None
+    assert (found.own_weight, found.card["own_weight"]) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("half", ["", "own."])
+def test_half_of_two_models_is_refused(half: str, tmp_path: Path) -> None:
+    folder = saved(tmp_path / "m", GRAPHS, own_weight=0.4)
+    tensors = load_file(folder / "model.safetensors")
+    kept = {n: t for n, t in tensors.items() if n.startswith("own.") == (half == "own.")}
+    save_file(kept, folder / "model.safetensors")
+    content = (folder / "model.safetensors").read_bytes()
+    change_card(folder, sha256=hashlib.sha256(content).hexdigest())
+    with pytest.raises(MotifairError, match=r"does not describe the model beside it"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize("share", [1.0, 7, -0.1, float("nan"), None, "much"])
+def test_a_share_of_the_own_model_that_is_none_is_refused(share: object, tmp_path: Path) -> None:
+    folder = saved(tmp_path / "m", GRAPHS, own_weight=0.4)
+    change_card(folder, own_weight=share)
+    with pytest.raises(MotifairError, match=r"does not describe the model beside it"):
+        load_model(folder)
+
+
 def test_the_folder_holds_named_tensors_and_a_card_and_nothing_else(tmp_path: Path) -> None:
     folder = saved(tmp_path / "m", GRAPHS)
     assert inside(tmp_path) == ["m"]
@@ -152,7 +193,7 @@ def test_another_format_is_refused_with_the_version_that_wrote_it(tmp_path: Path
     folder = saved(tmp_path / "m", GRAPHS)
     change_card(folder, format="motifair-model-9", motifair="9.1")
     with pytest.raises(
-        MotifairError, match=r"format motifair-model-9, but .* reads motifair-model-1; .* \(9\.1\)"
+        MotifairError, match=r"format motifair-model-9, but .* reads motifair-model-2; .* \(9\.1\)"
     ):
         load_model(folder)
 

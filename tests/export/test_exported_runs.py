@@ -8,13 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from motifair import run
 from motifair.errors import MotifairError
 from motifair.experiments.plan import read_plan, split_data
 from motifair.export import load_model, predict
 from motifair.export.runs import export_run
+from motifair.federation.state import load_state
 from motifair.graphs.graph_set import Ints
+
+WITH_OWN = ("motifair", "fedavg-own")
 
 QUICK: dict[str, Any] = {
     "rounds": 4, "agents": 4, "hidden": 16, "device": "cpu", "threads": 1, "learning_rate": 0.01,
@@ -29,7 +33,7 @@ def accuracy(folder: Path, run_dir: Path, split: int, chosen: Ints) -> float:
     return float((label == np.array(exported.schema.classes)[graphs.target]).mean())
 
 
-@pytest.mark.parametrize("method", ["motifair", "fedsage", "fedstar", "cffl-lyu"])
+@pytest.mark.parametrize("method", ["motifair", "fedavg-own", "fedsage", "fedstar", "cffl-lyu"])
 def test_every_model_is_as_accurate_as_its_card_and_the_run_say(
     method: str, tmp_path: Path
 ) -> None:
@@ -42,6 +46,7 @@ def test_every_model_is_as_accurate_as_its_card_and_the_run_say(
         for a, name in enumerate(split.names):
             folder = tmp_path / "models" / f"split-00{k}" / "agents" / name
             assert folder in made
+            assert (load_model(folder).own is None) == (method not in WITH_OWN)
             card = load_model(folder).card
             assert (card["method"], card["agent"], card["rounds"]) == (method, name, 4)
             assert card["accuracy"] == pytest.approx(reached[a])
@@ -53,8 +58,24 @@ def test_every_model_is_as_accurate_as_its_card_and_the_run_say(
         assert (server in made) == np.isfinite(whole)
         if server in made:
             assert load_model(server).card["agent"] == "server"
+            assert load_model(server).own is None
             found = accuracy(server, tmp_path / "run", k, shares.global_test)
             assert found == pytest.approx(whole) == load_model(server).card["accuracy"]
+
+
+def test_an_agents_two_models_are_those_of_the_run(tmp_path: Path) -> None:
+    options = {**QUICK, "own_weight": 0.7}
+    run("planted", out=tmp_path / "run", method="motifair", **options)
+    made = export_run(tmp_path / "run", tmp_path / "models")
+    path = tmp_path / "run" / "checkpoint" / "split-000-method.safetensors"
+    agents = load_state(path, torch.device("cpu")).agents
+    assert agents.own is not None
+    for a, folder in enumerate(made[:4]):
+        found = load_model(folder)
+        assert found.own is not None
+        assert torch.equal(found.weights, agents.weights[a])
+        assert torch.equal(found.own, agents.own.weights[a])
+        assert found.own_weight == 0.7
 
 
 def test_training_alone_has_no_server(tmp_path: Path) -> None:

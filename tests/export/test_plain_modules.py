@@ -24,12 +24,19 @@ EACH = pytest.mark.parametrize("network", NETWORKS)
 
 
 def log_probabilities(exported: Exported, graphs: GraphSet) -> Tensor:
-    """What our own flat model says."""
-    model, row = exported.model, exported.weights[None]
+    """What our own flat model says, or both of them where there are two."""
+    model = exported.model
     extra = structure_inputs(graphs) if model.structure else None
     shard = make_shard(graphs, exported.features, summed=model.summed_inputs, structure=extra)
     batch = collate([shard], torch.device("cpu"), torch.float32)
-    return model.classify(row, model.embed(row, batch))[0]
+    row = exported.weights[None]
+    together = model.classify(row, model.embed(row, batch))[0]
+    if exported.own is None:
+        return together
+    row, share = exported.own[None], exported.own_weight
+    alone = model.classify(row, model.embed(row, batch))[0]
+    assert not torch.allclose(alone, together, rtol=0, atol=1e-3)
+    return ((1 - share) * together.exp() + share * alone.exp()).log()
 
 
 def assert_the_same(folder: Path, graphs: GraphSet) -> None:
@@ -49,6 +56,30 @@ def assert_the_same(folder: Path, graphs: GraphSet) -> None:
 def test_random_graphs(network: str, kind: str, seed: int, tmp_path: Path) -> None:
     graphs = random_graphs(20, seed)
     assert_the_same(saved(tmp_path / "m", graphs, network, kind), graphs)
+
+
+@EACH
+@pytest.mark.parametrize("own_weight", [0.25, 0.9])
+def test_an_agent_with_a_model_of_its_own_beside(
+    network: str, own_weight: float, tmp_path: Path
+) -> None:
+    graphs = random_graphs(20, seed=2)
+    assert_the_same(saved(tmp_path / "m", graphs, network, own_weight=own_weight), graphs)
+
+
+def test_both_models_of_an_agent_are_in_evaluation_mode_and_can_be_trained(tmp_path: Path) -> None:
+    graphs = random_graphs(8, seed=4)
+    folder = saved(tmp_path / "m", graphs, own_weight=0.5)
+    module = load_module(folder)
+    assert not any(part.training for part in module.modules())
+    named = dict(module.named_parameters())
+    tensors = load_file(folder / "model.safetensors")
+    wanted = {n if n.startswith("own.") else f"federated.{n}": t for n, t in tensors.items()}
+    assert set(named) == set(wanted)
+    assert all(torch.equal(named[name], tensor) for name, tensor in wanted.items())
+    data = as_pyg(graphs, load_model(folder).features)
+    module(data.x, data.edge_index, data.batch)[:, 0].sum().backward()
+    assert all(p.grad is not None and p.grad.any() for p in named.values())
 
 
 @EACH

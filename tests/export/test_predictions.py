@@ -62,6 +62,30 @@ def test_probabilities_are_those_of_the_plain_module(
     assert np.allclose(found.iloc[:, 2:].sum(axis=1), 1)
 
 
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("own_weight", [0.4, 0.95])
+def test_an_agent_predicts_with_the_mixture_of_both_its_models(
+    network: str, own_weight: float, tmp_path: Path
+) -> None:
+    exported = load_model(saved(tmp_path / "m", GRAPHS, network, own_weight=own_weight))
+    assert exported.own is not None
+    found = predict(exported, GRAPHS)
+    parts = []
+    for weights in (exported.weights, exported.own):
+        save_model(tmp_path / "one", weights, exported.model, exported.features, CARD)
+        one = predict(load_model(tmp_path / "one"), GRAPHS)
+        parts.append(one.iloc[:, 2:].to_numpy())
+    together, alone = parts
+    mixed = (1 - own_weight) * together + own_weight * alone
+    assert np.allclose(found.iloc[:, 2:], mixed, rtol=0, atol=1e-7)
+    assert found["label"].tolist() == mixed.argmax(axis=1).tolist()
+    assert not np.allclose(together, alone, rtol=0, atol=1e-2)
+    data = as_pyg(GRAPHS, exported.features)
+    with torch.no_grad():
+        plain = load_module(tmp_path / "m")(data.x, data.edge_index, data.batch).exp().numpy()
+    assert np.allclose(found.iloc[:, 2:], plain, rtol=0, atol=1e-5)
+
+
 def test_more_graphs_than_go_at_once_come_in_their_order(tmp_path: Path) -> None:
     graphs = random_graphs(AT_ONCE + 30, seed=2)
     exported = load_model(saved(tmp_path / "m", graphs))

@@ -17,6 +17,7 @@ import torch
 from deployed import NAMES, Answer, Meddle, World, away, opened, sealed, terms_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracles import naive
 
 from motifair.federation.coordinator import Joined
 from motifair.federation.protocol import Uploads
@@ -25,7 +26,6 @@ from motifair.federation.site import LOST
 from motifair.ledger.accounts import Accounts
 from motifair.ledger.entry import Entry
 from motifair.ledger.verify import verify
-from motifair.mechanism.aggregation import aggregate, value_weights
 from motifair.motifs.vocabulary import MotifIndex
 
 ME = "bank-d"
@@ -34,7 +34,9 @@ OTHERS = NAMES[:-1]
 ONE = 10**12
 FOLDERS = TemporaryDirectory()
 NUMBERS = count()
-FAST = {"value_rate": 1.0, "diversity_weight": 0.0, "value_update": "ema"}  # values turn at once
+FAST = {
+    "value_rate": 1.0, "alignment_rate": 1.0, "diversity_weight": 0.0, "value_update": "ema",
+}  # values turn at once  # fmt: skip
 
 
 def new_world(meddle: Meddle, **options: Any) -> World:
@@ -93,10 +95,15 @@ def test_the_present_are_valued_as_if_there_were_no_others() -> None:
     sent = [world.upload(j.name, 2) for j in roster]
     start = server.start(before.weights)
     state, _, _ = server.step(
-        replace(start, round=before.round, value=before.value[kept] / rest),
+        replace(
+            start,
+            round=before.round,
+            value=before.value[kept] / rest,
+            alignment=before.alignment[kept],
+        ),
         Uploads(
             update=torch.from_numpy(np.stack([u.update for u in sent])),  # type: ignore[arg-type]
-            gradient=None,
+            gradient=torch.from_numpy(np.stack([u.gradient for u in sent])),  # type: ignore[arg-type]
             gradient_norm=torch.zeros(3),
             prototypes=torch.from_numpy(np.concatenate([u.prototypes for u in sent])),  # type: ignore[arg-type]
             loss=torch.zeros(3),
@@ -112,6 +119,38 @@ def test_history_is_as_if_the_round_had_not_been() -> None:
     assert world.line(2, ME).compensation == 0
     assert world.line(3, ME).compensation == max(third - first, 0) > 0
     assert world.line(4, ME).compensation == max(fourth - (first + third) // 2, 0)
+
+
+def test_an_absent_agent_keeps_its_running_alignment_and_goes_on_from_it() -> None:
+    world = new_world(away({ME: {2}}), alignment_rate=0.25)
+    found = []
+    for _ in range(3):
+        world.drive(rounds=1)
+        found.append(world.position().server.alignment)
+    first, second, third = found
+    assert first.isfinite().all()
+    assert first[3] == second[3] != third[3]
+    for t, before, after, there in ((2, first, second, OTHERS), (3, second, third, NAMES)):
+        sent = [world.upload(name, t) for name in there]
+        votes = naive.peer_alignments(
+            [torch.from_numpy(u.update) for u in sent],  # type: ignore[arg-type]
+            [torch.from_numpy(u.gradient) for u in sent],  # type: ignore[arg-type]
+        )
+        for k, phi in enumerate(votes):
+            assert float(after[k]) == pytest.approx(0.75 * float(before[k]) + 0.25 * phi)
+
+
+def test_who_was_away_in_the_first_round_has_no_alignment_yet() -> None:
+    world = new_world(away({ME: {1}}))
+    world.drive(rounds=1)
+    assert world.position().server.alignment.isnan().tolist() == [False, False, False, True]
+    world.drive(rounds=1)
+    (mine,) = (world.upload(ME, 2),)
+    others = [world.upload(name, 2) for name in OTHERS]
+    steps = [torch.from_numpy(u.update) for u in (mine, *others)]  # type: ignore[arg-type]
+    wishes = [torch.from_numpy(u.gradient) for u in (mine, *others)]  # type: ignore[arg-type]
+    phi = naive.peer_alignments(steps, wishes)[0]
+    assert float(world.position().server.alignment[3]) == pytest.approx(phi)
 
 
 # Money
@@ -132,7 +171,7 @@ def harmful_then_away(late: bool) -> Meddle:
     elsewhere = away({ME: {3, 4}}, late=late)
 
     def meddle(name: str, task: Download, answer: Answer) -> bytes:
-        if name != ME or task.round not in (1, 2):
+        if name != ME or task.round != 2:
             return elsewhere(name, task, answer)
         upload = opened(answer())
         assert upload.update is not None
@@ -168,12 +207,17 @@ def test_an_absent_agent_pays_at_most_what_the_terms_say_in_all() -> None:
 def test_the_server_moves_by_what_the_present_sent_alone() -> None:
     world = new_world(away({ME: {2}}))
     world.drive(rounds=1)
-    before = world.position().server
+    before, roster = world.position().server, world.position().roster
     world.drive(rounds=1)
     after = world.position().server
     rows = [world.upload(name, 2).update for name in OTHERS]
     updates = torch.from_numpy(np.stack(rows)).double()  # type: ignore[arg-type]
-    wanted = aggregate(updates, value_weights(before.value[:3])).float().double()
+    assert [j.name for j in roster[:3]] == list(OTHERS)
+    assert (before.value > 0).all()
+    weights = naive.normalised([float(j.graphs) for j in roster[:3]])
+    mean = naive.weighted_sum(weights, list(updates))
+    wanted = naive.stretched(mean, list(updates), weights, [1.0] * 3).float().double()
+    assert float(wanted.norm()) > 1.05 * float(mean.norm())
     step = world.coordinator().method.reward_step
     torch.testing.assert_close(after.weights, before.weights + step * wanted, rtol=0, atol=1e-12)
 
@@ -313,7 +357,7 @@ def test_below_the_quorum_everything_stays_as_it_was() -> None:
     after = world.position().server
     assert world.values(2) == world.values(1)
     assert after.round == before.round + 1
-    for name in ("weights", "value", "prototypes", "active"):
+    for name in ("weights", "value", "alignment", "prototypes", "active"):
         assert torch.equal(getattr(before, name), getattr(after, name)), name
     for name in NAMES:
         assert not Download.decode(world.position().tasks[name]).reward.any()  # type: ignore[union-attr]
@@ -387,7 +431,7 @@ def test_for_any_absences_the_ledger_verifies_and_every_settled_round_pays_its_b
 
 METHODS = (
     "motifair", "fedavg", "cgsv", "dw", "eu", "cffl", "random-rewards", "motifair-alignment",
-    "motifair-diversity", "motifair-allocation", "motifair-aggregation",
+    "motifair-diversity", "motifair-allocation", "motifair-aggregation", "fedavg-own",
 )  # fmt: skip
 
 
@@ -421,10 +465,12 @@ def test_values_stay_finite_and_add_up_to_one_whatever_is_uploaded_by_whom(
         update[rng.random(4) < 0.1] = 0
         update[~present.numpy()] = 0
         entries = sum(len(j.motifs) for j in roster())
-        motifs = coordinator.method.uses_prototypes
+        motifs, votes = coordinator.method.uses_prototypes, coordinator.method.uses_gradients
+        gradient = rng.standard_normal((4, size)) * (rng.random((4, 1)) > 0.1)
+        gradient[~present.numpy()] = 0
         uploads = Uploads(
             update=torch.from_numpy(update).float(),
-            gradient=None,
+            gradient=torch.from_numpy(gradient).float() if votes else None,
             gradient_norm=torch.ones(4),
             prototypes=torch.zeros(entries, 8) if motifs else None,
             loss=torch.zeros(4),

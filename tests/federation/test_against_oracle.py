@@ -2,29 +2,50 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from oracles.naive import RoundRecord
 from worlds import oracle_run, simulate, small_config, small_split
+
+from motifair.federation.history import History
+from motifair.graphs.split import Split
 
 CASES = {
     "paper": {"profile": "paper"},
-    "default": {},
+    "default": {"rounds": 5},
     "mini-batches": {"batch_size": 5, "local_epochs": 2},
     "conv only": {"share": "conv"},
     "layer masks": {"mask_scope": "layer", "beta": 20.0},
     "ema, by size": {"value_update": "ema", "aggregation": "size", "beta": "inf"},
+    "by value": {"aggregation": "value", "value_update": "ema", "value_rate": 0.5},
+    "all": {"alignment_against": "all"},
     "others": {"alignment_against": "others", "diversity_weight": 0.0, "rounds": 6},
     "gradient": {"alignment_of": "gradient", "batch_size": 7},
+    "gradient against all": {"alignment_of": "gradient", "alignment_against": "all"},
     "shapley": {"alignment_against": "shapley", "prototype_weight": 0.0},
+    "no running mean": {"alignment_rate": 1.0, "value_rate": 0.5},
+    "fast running mean": {"alignment_rate": 0.6, "value_rate": 0.5, "rounds": 5},
+    "three must hold a motif": {"corroboration": 3, "chance": False, "diversity_weight": 2.0},
+    "plain sum": {"evidence": "sum", "corroboration": 1, "diversity_weight": 2.0},
+    "as long as the mean": {"length": "mean", "beta": 5.0},
+    "nothing of one's own": {"own_weight": 0.0},
+    "mostly one's own": {"own_weight": 0.9, "share": "conv", "batch_size": 7},
+    "three steps, a tenth kept": {"reward_step": 3.0, "retention": 0.1},
     "no dropout": {"dropout": 0.0, "retention": 0.5},
     "dropout 0.3": {"dropout": 0.3, "tfidf": "smooth", "prototype_reduce": "sum"},
+    "the paper's with one part": {"profile": "paper", "own_weight": 0.5, "length": "typical"},
+    "the paper's with peers": {"profile": "paper", "alignment_against": "peers"},
 }
 
 
-def compare(options: dict, method: str, dtype: torch.dtype, tolerance: float) -> None:
+def compare(
+    options: dict, method: str, dtype: torch.dtype, tolerance: float, split: Split | None = None
+) -> tuple[History, list[RoundRecord]]:
     config = small_config(method=method, **options)
-    simulation, states, history = simulate(config, small_split(config), dtype=dtype)
+    simulation, states, history = simulate(config, split or small_split(config), dtype=dtype)
     expected = oracle_run(simulation, method, dtype)
     layout = simulation.model.layout
     for t, record in enumerate(expected):
@@ -32,6 +53,12 @@ def compare(options: dict, method: str, dtype: torch.dtype, tolerance: float) ->
             ours = layout.to_state_dict(states[t + 1].agents.weights[k])
             flat = torch.cat([ours[n].flatten() for n in layout.names])
             assert torch.allclose(flat, record.weights[name], rtol=0, atol=tolerance), (t, name)
+            if record.own:
+                own = states[t + 1].agents.own
+                assert own is not None
+                row = layout.to_state_dict(own.weights[k])
+                flat = torch.cat([row[n].flatten() for n in layout.names])
+                assert torch.allclose(flat, record.own[name], rtol=0, atol=tolerance), (t, name)
         close = {"rtol": 0, "atol": tolerance * 100}
         assert np.allclose(history.columns["loss"][t], record.loss, **close)
         if method == "motifair":
@@ -44,11 +71,40 @@ def compare(options: dict, method: str, dtype: torch.dtype, tolerance: float) ->
             assert np.abs(history.columns["kept"][t] - record.kept).max() <= (
                 dtype == torch.float32
             )
+            if dtype == torch.float64:
+                assert history.columns["accuracy"][t].tolist() == record.accuracy
+    own_weight = config.own_weight if method == "motifair" else 0.0
+    assert all(bool(record.own) == (own_weight > 0) for record in expected)
+    assert (states[-1].agents.own is not None) == (own_weight > 0)
+    return history, expected
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_mechanism_equals_a_naive_pyg_federation(case: str) -> None:
     compare(CASES[case], "motifair", torch.float64, 1e-9)
+
+
+def test_an_agent_of_no_value_is_left_out_of_the_sum_as_in_a_naive_federation() -> None:
+    """One agent has learnt the wrong classes, and values follow the evidence at once."""
+    options = {
+        "value_update": "ema", "value_rate": 1.0, "alignment_rate": 1.0, "diversity_weight": 0.1,
+        "rounds": 8, "dropout": 0.0, "learning_rate": 0.01, "perturbation": "none",
+    }  # fmt: skip
+    split = wrong_classes(small_split(small_config(**options)), 1)
+    history, expected = compare(options, "motifair", torch.float64, 1e-8, split)
+    value = history.columns["value"]
+    assert (value[:-1] <= 0).any(), "nobody was left out: the test shows nothing"
+    assert (value[:-1] > 0).any(axis=1).all()
+    judged = [sum(record.phi) > 0 for record in expected]
+    assert any(judged)
+
+
+def wrong_classes(split: Split, agent: int) -> Split:
+    """The same split, in which one agent trains on the other class of each of its graphs."""
+    target = split.graphs.target.copy()
+    mine = split.partition.train[agent]
+    target[mine] = 1 - target[mine]
+    return replace(split, graphs=replace(split.graphs, target=target))
 
 
 @pytest.mark.parametrize("method", ["fedavg", "self-train"])

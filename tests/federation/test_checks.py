@@ -79,6 +79,15 @@ def update(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[], bytes]:
     return make
 
 
+def gradient(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[], bytes]:
+    def make() -> bytes:
+        upload = opened(answer_of(ME))
+        assert upload.gradient is not None
+        return sealed(replace(upload, gradient=change(upload.gradient.copy())))
+
+    return make
+
+
 def prototypes(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[], bytes]:
     def make() -> bytes:
         upload = opened(answer_of(ME))
@@ -129,10 +138,9 @@ BAD: dict[str, tuple[Callable[[], bytes], str]] = {
     "no update": (mine(update=None), "update of shape None"),
     "a motif too few": (prototypes(lambda p: p[1:]), "prototypes of shape"),
     "no prototypes": (mine(prototypes=None), "prototypes of shape None"),
-    "a gradient nobody asked for": (
-        lambda: mine(gradient=opened(answer_of(ME)).update)(),
-        "gradient of shape",
-    ),
+    "no gradient": (mine(gradient=None), "gradient of shape None"),
+    "a gradient one too short": (gradient(lambda g: g[1:]), "gradient of shape"),
+    "NaN in the gradient": (gradient(put(0, np.nan)), "gradient with numbers that are not finite"),
     "float64": (update(lambda u: u.astype(np.float64)), "unexpected array update of type float64"),
     "whole numbers": (update(lambda u: u.astype(np.int32)), "array update of type int32"),
     "one more array": (with_array("more", np.zeros(3, np.float32)), "unexpected array more"),
@@ -219,6 +227,20 @@ def test_a_round_with_a_bad_upload_goes_on_without_it(kind: str, tmp_path: Path)
     assert second.settled
     assert sum(line.payoff for line in second.lines) == second.budget == 10_000
     assert verify(world.entries()).fits
+
+
+def test_a_gradient_that_nobody_asked_for_is_refused(tmp_path: Path) -> None:
+    def meddle(name: str, task: Download, answer: Answer) -> bytes:
+        upload = opened(answer())
+        assert upload.gradient is None
+        return sealed(replace(upload, gradient=upload.update)) if name == ME else answer()
+
+    world = World(tmp_path, terms_of(rounds=3, alignment_against="all"), meddle)
+    world.drive(rounds=1)
+    (entry,) = world.rounds()
+    statuses = {line.agent: line.status for line in entry.lines}
+    assert statuses == {name: "rejected" if name == ME else "present" for name in NAMES}
+    assert "gradient of shape" in world.line(1, ME).reason
 
 
 @given(st.binary(max_size=400))

@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 import torch
 from deployed import NAMES, World, away, terms_of
+from oracles import naive
 
 from motifair.federation.coordinator import Position
 from motifair.federation.positions import load_position, save_position
@@ -155,6 +156,47 @@ def test_a_newcomer_begins_with_an_equal_share_and_a_part_of_the_model(
     assert world.drive()
     assert verify(world.entries()).fits
     assert abs(sum(world.values(4).values()) - 10**12) <= 1000
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [(NAMES[:3], NAMES), (NAMES, ("bank-a", "bank-c", "bank-d")), (NAMES[1:], NAMES)],
+    ids=["one comes", "one leaves", "one comes before the others"],
+)
+def test_who_stays_keeps_its_running_alignment_and_a_newcomer_begins_with_its_own(
+    first: tuple[str, ...], then: tuple[str, ...], tmp_path: Path
+) -> None:
+    old = World(tmp_path / "world", terms_of(members=first, alignment_rate=0.25))
+    old.drive(rounds=2)
+    before = dict(zip(first, old.position().server.alignment.tolist(), strict=True))
+    world = World(tmp_path / "world", terms_of(members=then, alignment_rate=0.25))
+    world.drive(rounds=1)
+    sent = [world.upload(name, 3) for name in then]
+    votes = naive.peer_alignments(
+        [torch.from_numpy(u.update) for u in sent],  # type: ignore[arg-type]
+        [torch.from_numpy(u.gradient) for u in sent],  # type: ignore[arg-type]
+    )
+    wanted = [
+        0.75 * before[name] + 0.25 * phi if name in before else phi
+        for name, phi in zip(then, votes, strict=True)
+    ]
+    assert world.position().server.alignment.tolist() == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(("first", "then"), [(0.0, 0.4), (0.4, 0.0), (0.4, 0.2)])
+def test_terms_may_be_changed_to_another_share_of_own_models(
+    first: float, then: float, tmp_path: Path
+) -> None:
+    """Who has no model of its own yet begins one; who needs it no more lets it go."""
+    World(tmp_path / "world", terms_of(own_weight=first)).drive(rounds=2)
+    world = World(tmp_path / "world", terms_of(own_weight=then))
+    assert world.drive()
+    assert {line.status for e in world.rounds() for line in e.lines} == {"present"}
+    for name in NAMES:
+        _, state = world.site(name).state(world.run)
+        assert (state.own is not None) == (then > 0)
+        if state.own is not None:
+            assert state.own.moments.steps.item() == (4 if first > 0 else 2)
 
 
 def test_a_newcomer_that_does_not_come_at_once_stays_a_member(tmp_path: Path) -> None:

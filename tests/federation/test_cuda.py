@@ -42,6 +42,10 @@ def test_recorded_rounds_are_the_rounds_and_repeat_to_the_bit(method: str) -> No
     once, again, eager = (run(config, members, record=r) for r in (True, True, False))
     for other, records in (again, eager):
         assert torch.equal(once[0].agents.weights, other.agents.weights)
+        ours, theirs = once[0].agents.own, other.agents.own
+        assert (ours is None) == (theirs is None)
+        if ours is not None and theirs is not None:
+            assert torch.equal(ours.weights, theirs.weights)
         for ours, theirs in zip(once[1], records, strict=True):
             assert all(torch.equal(ours[n].nan_to_num(), theirs[n].nan_to_num()) for n in ours)
 

@@ -22,7 +22,7 @@ from motifair.federation.protocol import Uploads
 from motifair.federation.records import Download, Upload, unseal
 from motifair.federation.server import Record
 from motifair.federation.simulation import Simulation
-from motifair.federation.state import FederationState
+from motifair.federation.state import FederationState, agent_tensors
 from motifair.federation.terms import Terms
 from motifair.files import read_json
 from motifair.graphs.graph_set import GraphSet
@@ -33,13 +33,16 @@ from motifair.ledger.store import open_ledger
 from motifair.mechanism.settlement import to_pico
 
 ROUNDS = 3
-METHODS = ("motifair", "fedavg", "fedprox", "fedsage", "cgsv")
+METHODS = ("motifair", "fedavg", "fedprox", "fedsage", "cgsv", "fedavg-own")
 OPTIONS: dict[str, dict[str, object]] = {
     **{name: {"method": name} for name in METHODS},
     "motifair, convolutions": {"share": "conv"},
     "motifair, gradients": {"alignment_of": "gradient"},
     "motifair, mini-batches": {"batch_size": 7, "local_epochs": 2},
     "motifair, the default profile": {"profile": "default"},
+    "motifair, the paper's profile": {"profile": "paper"},
+    "motifair, nothing of one's own": {"own_weight": 0.0},
+    "motifair, by value": {"aggregation": "value", "alignment_against": "all", "evidence": "sum"},
 }
 FOLDERS = TemporaryDirectory()
 
@@ -88,7 +91,10 @@ def simulated(name: str, rows: int | None = None) -> tuple[Simulation, list[Simu
         terms.config, members, device=CPU, rows=rows, dtype=torch.float32, threads=1
     )
     # Every member has a secret of its own, and so its own stream of random bits.
-    simulation.agents.keys = torch.cat([stream_keys(SEEDS[n], [n], CPU) for n in NAMES])
+    keys = torch.cat([stream_keys(SEEDS[n], [n], CPU) for n in NAMES])
+    simulation.agents.keys = keys
+    if simulation.agents.alone is not None:
+        simulation.agents.alone.keys = keys
 
     def rounds() -> Iterator[Simulated]:
         state = simulation.start()
@@ -169,9 +175,13 @@ def test_models_and_accuracies_at_the_end_are_those_of_a_simulation(name: str) -
     simulation, rounds = simulated(name)
     last = rounds[-1]
     for k, agent in enumerate(NAMES):
-        round, weights = world.site(agent).weights(world.run)
+        round, state = world.site(agent).state(world.run)
         assert round == ROUNDS + 1
-        assert torch.equal(weights, last.state.agents.weights[k])
+        ours, theirs = agent_tensors(state), agent_tensors(last.state.agents.rows(slice(k, k + 1)))
+        assert ours.keys() == theirs.keys()
+        for part, tensor in theirs.items():
+            assert torch.equal(ours[part], tensor), part
+        assert (state.own is not None) == (simulation.method.own_weight > 0)
     assert torch.equal(world.position().server.weights, last.state.server.weights)
     accuracy = simulation.agents.accuracy(last.state.agents)
     found = read_json(world.folder / "run" / "result.json")["accuracy"]

@@ -23,6 +23,7 @@ from motifair.federation import drive as drive_module
 from motifair.federation.coordinator import Position
 from motifair.federation.drive import POSITION, RESULT, server_model
 from motifair.federation.records import Download, digest, unseal
+from motifair.federation.state import agent_tensors
 from motifair.federation.terms import Terms
 from motifair.federation.transports.inprocess import InProcess
 from motifair.files import read_json
@@ -98,14 +99,17 @@ class Instants:
 def end_of(world: World) -> dict[str, Any]:
     """All that must be the same, however a run came to its end."""
     run, position = world.folder / "run", world.position()
-    sites = {name: world.site(name).weights(world.run) for name in world.terms.members}
+    sites = {name: world.site(name).state(world.run) for name in world.terms.members}
     state = vars(position.server)
     return {
         "entries": [e.to_json() for e in world.entries()],
         "position": (position.roster, position.tasks, position.entry.to_json()),
         "server": {name: state[name].tolist() for name in state if name != "memory"},
         "result": read_json(run / RESULT),
-        "sites": {name: (round, row.tolist()) for name, (round, row) in sites.items()},
+        "sites": {
+            name: (round, {n: t.tolist() for n, t in agent_tensors(state).items()})
+            for name, (round, state) in sites.items()
+        },
         "uploads": {str(p.relative_to(run)): p.read_bytes() for p in run.glob("uploads/*/*")},
     }
 

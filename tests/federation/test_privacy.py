@@ -330,40 +330,48 @@ def test_no_section_is_no_protection() -> None:
 
 
 NOISY = {"clip_update": 0.1, "noise_update": 1.0, "delta": 1e-5}
+UPDATES = {"alignment_against": "all"}  # and no raw gradients, which cannot be protected
 PROTOTYPES = {"clip_prototype": 1.0, "noise_prototype": 1.0}
 IN_VAIN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "raw gradients": (
-        {"alignment_of": "gradient"},
+        UPDATES | {"alignment_of": "gradient"},
         {"clip_update": 1.0},
-        "alignment_of=gradient uploads raw gradients, which .* does not protect",
+        "alignment_of=gradient and alignment_against=peers upload raw gradients, which .* does not "
+        "protect; use alignment_of=update and alignment_against=all",
     ),
+    "votes by raw gradients": (
+        {"alignment_against": "peers"},
+        {"clip_update": 1.0},
+        "alignment_of=gradient and alignment_against=peers upload raw gradients, which .* does not",
+    ),
+    "the default": ({}, {"clip_update": 1.0}, "alignment_against=peers upload raw gradients"),
     "a method without prototypes": (
         {"method": "fedavg"},
         {"clip_prototype": 1.0},
         "fedavg sends no prototypes as it is set; remove clip_prototype",
     ),
     "prototypes of no weight": (
-        {"prototype_weight": 0},
+        UPDATES | {"prototype_weight": 0},
         {"clip_update": 1.0, "clip_prototype": 1.0},
         "motifair sends no prototypes as it is set",
     ),
     "prototypes beside noisy updates": (
-        {},
+        UPDATES,
         NOISY,
         "Prototypes would go out without noise .*; set clip_prototype and noise_prototype",
     ),
     "updates beside noisy prototypes": (
-        {},
+        UPDATES,
         {**PROTOTYPES, "delta": 1e-5},
         "Updates would go out without noise .*; set clip_update and noise_update",
     ),
     "longer than the server takes": (
-        {},
+        UPDATES,
         {**NOISY, **PROTOTYPES, "clip_update": 100.0},
         "2066 components with this noise are up to .* long, .* takes 1000; raise max_norm",
     ),
     "a prototype longer than the server takes": (
-        {},
+        UPDATES,
         {**NOISY, **PROTOTYPES, "clip_prototype": 1e5},
         "64 components with this noise are up to .* long, .* takes 1e.06; lower clip_prototype",
     ),
@@ -386,18 +394,20 @@ def test_a_method_that_sends_no_updates_has_none_to_clip() -> None:
 
 
 def test_settings_that_are_in_force_pass() -> None:
-    check({}, NOISY | PROTOTYPES)
-    check({}, {"clip_update": 1.0})
-    check({"prototype_weight": 0}, NOISY)
+    check(UPDATES, NOISY | PROTOTYPES)
+    check(UPDATES, {"clip_update": 1.0})
+    check({"alignment_against": "others"}, {"clip_update": 1.0})
+    check(UPDATES | {"prototype_weight": 0}, NOISY)
     check({"method": "fedavg"}, NOISY)
     check_privacy(Privacy(), make_method(make_config({"alignment_of": "gradient"})), 9, 1.0)
+    check_privacy(Privacy(), make_method(make_config({"alignment_against": "peers"})), 9, 1.0)
 
 
 def test_noise_without_an_accountant_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "find_spec", lambda name: None)
-    check({}, {"clip_update": 1.0})
+    check(UPDATES, {"clip_update": 1.0})
     with pytest.raises(MotifairError, match=r"pip install 'motifair\[privacy\]'"):
-        check({}, NOISY | PROTOTYPES)
+        check(UPDATES, NOISY | PROTOTYPES)
 
 
 @settings(deadline=None)
@@ -439,12 +449,13 @@ def test_what_the_statement_does_not_count_is_refused(task: str, round: int, new
 
 def private_terms(**given: float) -> Terms:
     made = {**NOISY, "clip_prototype": 50.0, "noise_prototype": 0.5} | given
-    return make_terms(content_of() | {"privacy": made})
+    return make_terms(content_of(**UPDATES) | {"privacy": made})
 
 
 def worlds(tmp_path: Path) -> tuple[World, World]:
     """The same federation, with and without noise, after its first round."""
-    private, plain = World(tmp_path / "a", private_terms()), World(tmp_path / "b")
+    private = World(tmp_path / "a", private_terms())
+    plain = World(tmp_path / "b", terms_of(**UPDATES))
     private.drive(rounds=1)
     plain.drive(rounds=1)
     return private, plain
@@ -456,9 +467,11 @@ def test_terms_say_what_is_protected_and_members_agree_to_it() -> None:
     assert terms_of().privacy == Privacy()
     assert len({t.digest for t in (terms, terms_of(), private_terms(noise_update=2.0))}) == 3
     with pytest.raises(MotifairError, match="Prototypes would go out without noise"):
-        make_terms(content_of() | {"privacy": NOISY})
+        make_terms(content_of(**UPDATES) | {"privacy": NOISY})
+    with pytest.raises(MotifairError, match="upload raw gradients"):
+        make_terms(content_of() | {"privacy": {"clip_update": 1.0}})
     with pytest.raises(MotifairError, match=r"\[privacy\] has no 'noise'"):
-        make_terms(content_of() | {"privacy": {"noise": 1.0}})
+        make_terms(content_of(**UPDATES) | {"privacy": {"noise": 1.0}})
 
 
 def test_the_server_gets_nothing_that_is_not_protected(tmp_path: Path) -> None:
@@ -520,7 +533,7 @@ def test_another_task_for_a_round_is_answered_only_if_the_answer_is_the_same(
 
 
 def test_without_noise_a_site_keeps_no_secret(tmp_path: Path) -> None:
-    world = World(tmp_path, make_terms(content_of() | {"privacy": {"clip_update": 0.01}}))
+    world = World(tmp_path, make_terms(content_of(**UPDATES) | {"privacy": {"clip_update": 0.01}}))
     world.drive(rounds=1)
     assert not list(tmp_path.rglob("noise.key"))
     for name in NAMES:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
+from oracles import naive
 from worlds import CPU, simulate, small_config, small_split
 
 from motifair.evaluation.accuracy import accuracy
@@ -17,8 +20,10 @@ VANILLA = {
     "prototype_weight": 0.0,
     "beta": "inf",
     "aggregation": "size",
+    "length": "mean",
     "retention": 0.0,
     "reward_step": 1.0,
+    "own_weight": 0.0,
 }
 
 
@@ -33,6 +38,40 @@ def test_the_mechanism_without_its_parts_is_federated_averaging() -> None:
         for a, b in zip(ours, theirs, strict=True):
             assert torch.allclose(a.agents.weights, b.agents.weights, rtol=0, atol=1e-10)
             assert torch.allclose(a.server.weights, b.server.weights, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"prototype_weight": 0.1},
+        {"beta": 1.0},
+        {"aggregation": "value"},
+        {"length": "typical"},
+        {"retention": 0.5},
+        {"reward_step": 2.0},
+    ],
+    ids=str,
+)
+def test_with_any_part_in_it_the_mechanism_is_something_else(part: dict[str, object]) -> None:
+    split = small_split(small_config())
+    averaged = simulate(small_config(rounds=6, method="fedavg"), split)[1][-1].agents.weights
+    changed = simulate(small_config(rounds=6, **VANILLA | part), split)[1][-1].agents.weights
+    assert not torch.allclose(changed, averaged, rtol=0, atol=1e-6)
+
+
+def test_the_mechanism_with_nothing_but_own_models_is_averaging_with_own_models() -> None:
+    config = small_config(rounds=6, **VANILLA | {"own_weight": 0.6})
+    split = small_split(config)
+    _, ours, history = simulate(config, split)
+    _, theirs, other = simulate(small_config(rounds=6, method="fedavg-own", own_weight=0.6), split)
+    _, _, plain = simulate(small_config(rounds=6, method="fedavg"), split)
+    for a, b in zip(ours, theirs, strict=True):
+        assert a.agents.own is not None
+        assert b.agents.own is not None
+        assert torch.allclose(a.agents.weights, b.agents.weights, rtol=0, atol=1e-10)
+        assert torch.equal(a.agents.own.weights, b.agents.own.weights)
+    assert np.array_equal(history.columns["accuracy"], other.columns["accuracy"])
+    assert np.array_equal(plain.columns["loss"], other.columns["loss"])
 
 
 def test_with_everything_shared_averaging_keeps_agents_and_server_equal() -> None:
@@ -115,6 +154,31 @@ def test_contributions_are_measured_at_evaluations_if_asked_for() -> None:
     plain = small_config(rounds=2)
     _, _, without = simulate(plain, small_split(plain))
     assert np.isnan(without.columns["contribution"]).all()
+
+
+@pytest.mark.parametrize("batch_size", [128, 5])
+def test_without_an_agent_the_sum_of_the_others_is_as_long_as_a_typical_one_of_theirs(
+    batch_size: int,
+) -> None:
+    config = small_config(rounds=1, contribution=True, batch_size=batch_size, reward_step=2.0)
+    split = small_split(config)
+    simulation = Simulation(config, prepare(config, split, seed=5), device=CPU, dtype=torch.float64)
+    state = simulation.start()
+    _, uploads = simulation.agents.train(
+        state.agents, torch.tensor(1), *simulation.server.for_agents(state.server)
+    )
+    without, _ = simulation.server.without_each(state.server, uploads)
+    sizes = [len(t) for t in split.partition.train]
+    for k in range(4):
+        others = [j for j in range(4) if j != k]
+        weights = naive.normalised([float(sizes[j]) for j in others])
+        sent = [uploads.update[j] for j in others]
+        steps = [float(math.ceil(sizes[j] / batch_size)) for j in others]
+        mean = naive.weighted_sum(weights, sent)
+        moved = naive.stretched(mean, sent, weights, steps)
+        assert not torch.allclose(moved, mean, rtol=1e-3, atol=0)
+        expected = state.server.weights + 2.0 * moved
+        assert torch.allclose(without[k], expected, rtol=0, atol=1e-12)
 
 
 def test_leaving_an_agent_out_keeps_the_total_weight_of_a_sum() -> None:

@@ -130,11 +130,15 @@ def test_a_model_that_was_sent_replaces_the_shared_part_alone(tmp_path: Path) ->
     shutil.copytree(old.folder / "sites" / ME, tmp_path / "sites" / ME)
     download = Download.decode(old.tasks[ME, 4])
     weights = np.zeros_like(download.reward)
-    trained = world.kept(ME, 3).state.weights
+    kept = world.kept(ME, 3).state
+    trained = kept.weights
     state = world.site(ME)._adopted(replace(download, weights=weights, reward=None))
     shared = world.coordinator().shared
     assert not state.weights[:, shared].any()
     assert torch.equal(state.weights[:, shared.stop :], trained[:, shared.stop :])
+    assert state.own is not None
+    assert kept.own is not None
+    assert torch.equal(state.own.weights, kept.own.weights)
 
 
 def test_a_damaged_file_is_one_sentence_that_names_it(site: Site) -> None:
@@ -154,15 +158,18 @@ def test_only_the_last_rounds_stay_on_disk() -> None:
 
 def test_who_took_no_part_has_no_model(tmp_path: Path) -> None:
     with pytest.raises(MotifairError, match=r"'bank-c' has taken no part in run trial-1 yet\."):
-        World(tmp_path, finished().terms).site(ME).weights("trial-1")
+        World(tmp_path, finished().terms).site(ME).state("trial-1")
 
 
 def test_the_model_at_the_end_is_the_one_whose_accuracy_was_told() -> None:
     world = finished()
-    round, weights = world.site(ME).weights("trial-1")
+    round, found = world.site(ME).state("trial-1")
     assert round == 5
     state = world.kept(ME, 5).state
-    assert torch.equal(state.weights[0], weights)
+    assert torch.equal(state.weights, found.weights)
+    assert state.own is not None
+    assert found.own is not None
+    assert torch.equal(state.own.weights, found.own.weights)
     told = opened(world.answers[ME, 5]).accuracy
     assert told == float(world.site(ME).agents.accuracy(state)[0])
 

@@ -59,6 +59,13 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "several epochs": {"local_epochs": 2},
     "size weights and smoothed values": {"aggregation": "size", "value_update": "ema"},
     "everything for the positive": {"beta": "inf"},
+    "votes of gradients": {"alignment_of": "gradient", "alignment_rate": 0.5},
+    "alignment with all": {"alignment_against": "all", "alignment_rate": 1.0},
+    "value weights": {"aggregation": "value", "length": "mean"},
+    "the plain sum as evidence": {"evidence": "sum", "corroboration": 3, "chance": False},
+    "no model of one's own": {"own_weight": 0.0},
+    "a model of one's own in mini-batches": {"own_weight": 0.7, "batch_size": 7, "share": "conv"},
+    "contributions to a sum of its own length": {"contribution": True, "length": "mean"},
     "the paper's profile": {"profile": "paper"},
     "fifteen agents": {"agents": 15, "partition": "iid", "payoff": "shapley", "contribution": True},
 }
@@ -107,6 +114,8 @@ def tensors(tree: object, name: str = "state") -> dict[str, Tensor]:
     """Every tensor of a state, by name."""
     if isinstance(tree, Tensor):
         return {name: tree}
+    if tree is None:
+        return {}
     parts = tree if isinstance(tree, dict) else vars(tree)
     return {k: t for n, part in parts.items() for k, t in tensors(part, f"{name}.{n}").items()}
 

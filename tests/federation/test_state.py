@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from worlds import CPU, simulate, small_config, small_split
 
 from motifair.errors import MotifairError
@@ -43,6 +45,11 @@ def test_a_run_that_was_stopped_and_loaded_ends_bit_identical(tmp_path: Path) ->
     assert torch.equal(end.agents.weights, states[-1].agents.weights)
     assert torch.equal(end.agents.moments.second, states[-1].agents.moments.second)
     assert torch.equal(end.server.prototypes, states[-1].server.prototypes)
+    assert torch.equal(end.server.alignment, states[-1].server.alignment)
+    assert end.agents.own is not None
+    assert states[-1].agents.own is not None
+    assert torch.equal(end.agents.own.weights, states[-1].agents.own.weights)
+    assert torch.equal(end.agents.own.moments.second, states[-1].agents.own.moments.second)
     for column, values in whole.columns.items():
         assert np.array_equal(values, history.columns[column], equal_nan=True)
 
@@ -67,6 +74,19 @@ def test_a_state_of_another_run_or_a_broken_file_is_refused(tmp_path: Path) -> N
         load_history(path, {**ABOUT, "config": "xyz"})
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(MotifairError, match="delete it"):
+        load_history(path, ABOUT)
+
+
+def test_a_state_of_an_earlier_format_is_refused(tmp_path: Path) -> None:
+    config = small_config(rounds=1)
+    _, states, history = simulate(config, small_split(config))
+    path = tmp_path / "state"
+    save_state(path, states[-1], history, ABOUT, final=False)
+    with safe_open(path, "pt") as file:
+        about = file.metadata()
+    assert about["format"] == "motifair-state-2"
+    save_file(load_file(path), path, {**about, "format": "motifair-state-1"})
+    with pytest.raises(MotifairError, match="another configuration"):
         load_history(path, ABOUT)
 
 

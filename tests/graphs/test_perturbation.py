@@ -7,12 +7,12 @@ from math import floor
 
 import numpy as np
 import pytest
-from graphs.graph_samples import described, graph_sets
+from graphs.graph_samples import described, graph_sets, renumbered
 from hypothesis import given
 from hypothesis import strategies as st
 
 from motifair.graphs.graph_set import GraphSet
-from motifair.graphs.perturb import TIERS, Damage, flip, rewire, role_damage, tiers
+from motifair.graphs.perturb import TIERS, Damage, flip, rewire, role_damage, tiers, wire_anew
 from motifair.graphs.planted import ROLES
 
 RATIOS = st.floats(0, 1)
@@ -42,6 +42,60 @@ def test_rewiring_moves_the_asked_share_of_edges_to_free_places(
         assert gone == min(floor(share * count), free)
         assert all(new[e] == old[e] for e in old.keys() & new.keys())
         assert sorted(map(str, new.values())) == sorted(map(str, old.values()))
+
+
+def anew(graphs: GraphSet, seed: int) -> GraphSet:
+    """Graphs wired at random, their nodes with their own labels."""
+    return wire_anew(graphs, graphs.node_label, seed)
+
+
+@given(graph_sets(), st.integers(0, 2**31 - 1))
+def test_wiring_anew_keeps_the_labels_of_nodes_and_edges_and_their_number(
+    graphs: GraphSet, seed: int
+) -> None:
+    for before, after in zip(described(graphs), described(anew(graphs, seed)), strict=True):
+        (nodes, old, labels, *_), (same, new, now, *_) = before, after
+        assert same == nodes
+        assert labels is None or sorted(now) == sorted(labels)
+        assert len(new) == len(old)
+        assert all(u != v and new[v, u] == label for (u, v), label in new.items())
+        assert sorted(map(str, new.values())) == sorted(map(str, old.values()))
+
+
+def test_wiring_anew_puts_an_edge_between_any_two_nodes_equally_often() -> None:
+    path = GraphSet.build("path", [5], [[0, 1], [1, 2], [2, 3]], [0])
+    pairs = np.concatenate([anew(path, seed).edge_list()[0] for seed in range(4000)])
+    places, count = np.unique(np.sort(pairs, axis=1), axis=0, return_counts=True)
+    assert len(places) == 10
+    assert count.sum() == 12_000
+    # Each of 10 places has 3 edges in 10: 1200 with a deviation of √(4000·0.3·0.7) = 29.
+    assert np.abs(count - 1200).max() < 5 * 29
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_copies_of_a_graph_are_wired_alike_however_their_nodes_are_numbered(
+    mutag: GraphSet, seed: int
+) -> None:
+    other, _ = renumbered(mutag, np.random.default_rng(seed))
+    first, again, drawn_anew = described(anew(mutag, 7)), anew(other, 7), anew(mutag, 8)
+    assert [a == b for a, b in zip(first, described(again), strict=True)] == [True] * len(mutag)
+    assert sum(a == b for a, b in zip(first, described(drawn_anew), strict=True)) < 3
+    twice = described(anew(GraphSet.concatenate("twice", [mutag, other]), 7))
+    assert [a == b for a, b in zip(2 * first, twice, strict=True)] == [True] * 2 * len(mutag)
+
+
+def test_graphs_of_one_size_are_not_all_wired_alike() -> None:
+    """Of 40 random graphs with 12 nodes and 16 edges some have the same degrees, but not many."""
+    rng = np.random.default_rng(0)
+    places = np.array(list(combinations(range(12), 2)))
+    drawn = [places[rng.choice(66, size=16, replace=False)] + 12 * g for g in range(40)]
+    graphs = GraphSet.build("random", [12] * 40, np.concatenate(drawn), [0] * 40)
+    made = {str(sorted(edges)) for _, edges, *_ in described(anew(graphs, 1))}
+    assert len(made) >= 25
+
+
+def test_a_complete_graph_wired_anew_is_itself() -> None:
+    assert described(anew(complete(6), 0))[0][1] == described(complete(6))[0][1]
 
 
 def test_a_graph_that_is_not_to_be_rewired_stays_as_it_is(mutag: GraphSet) -> None:

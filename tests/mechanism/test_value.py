@@ -10,29 +10,28 @@ from oracles import naive
 from torch import Tensor
 from value_strategies import numbers, values
 
-from motifair.mechanism.value import bounded, update_value
+from motifair.mechanism.value import EVIDENCE, bounded, evidence, update_value
 
 RULES = pytest.mark.parametrize("rule", ["additive", "ema"])
 rates = st.floats(0.001, 1.0)
 
 
-def stepped(value: Tensor, x: Tensor, rate: float, rule: str) -> Tensor:
-    """One update by evidence alone."""
-    return update_value(value, x, torch.zeros_like(x), rate=rate, weight=0.0, rule=rule)
-
-
 @RULES
+@pytest.mark.parametrize("said", EVIDENCE)
 @given(data=st.data(), value=values(), rate=rates, weight=st.floats(0, 3))
 def test_the_update_is_the_naive_formula(
-    rule: str, data: st.DataObject, value: Tensor, rate: float, weight: float
+    said: str, rule: str, data: st.DataObject, value: Tensor, rate: float, weight: float
 ) -> None:
     phi = data.draw(numbers(-1, 1, size=len(value)))
     shares = data.draw(numbers(0, 1, size=len(value)))
     # Where nothing is kept and nothing is known the quotient is 0/0; that has a test of its own.
     phi[0] += 0.01
-    options = naive.Options(value_update=rule, value_rate=rate, diversity_weight=weight)
+    options = naive.Options(
+        value_update=rule, value_rate=rate, diversity_weight=weight, evidence=said
+    )
     expected = naive.updated_values(value.tolist(), phi.tolist(), shares.tolist(), options)
-    found = update_value(value, phi, shares, rate=rate, weight=weight, rule=rule)
+    x = EVIDENCE[said](phi, shares, weight)
+    found = update_value(value, x, rate=rate, rule=rule)
     assert torch.allclose(found, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-9)
 
 
@@ -41,7 +40,7 @@ def test_the_update_is_the_naive_formula(
 def test_values_add_up_to_one_and_the_best_has_at_least_its_share(
     rule: str, data: st.DataObject, value: Tensor, rate: float
 ) -> None:
-    found = stepped(value, data.draw(numbers(-1, 1, size=len(value))), rate, rule)
+    found = update_value(value, data.draw(numbers(-1, 1, size=len(value))), rate=rate, rule=rule)
     assert abs(found.sum() - 1) < 1e-9
     assert found.max() >= 1 / len(value) - 1e-9
 
@@ -57,7 +56,7 @@ def test_constant_evidence_is_approached_geometrically(
     ratio = kept / (kept + rate * total)
     error = value - goal
     for _ in range(5):
-        value = stepped(value, x, rate, rule)
+        value = update_value(value, x, rate=rate, rule=rule)
         assert torch.allclose(value - goal, ratio * error, rtol=0, atol=1e-12)
         error = value - goal
 
@@ -69,7 +68,7 @@ def test_equal_evidence_leaves_equal_values_equal(
 ) -> None:
     value = torch.full((agents,), 1 / agents, dtype=torch.float64)
     for _ in range(10):
-        value = stepped(value, torch.full_like(value, x), rate, rule)
+        value = update_value(value, torch.full_like(value, x), rate=rate, rule=rule)
     assert torch.allclose(value, torch.full_like(value, 1 / agents), rtol=0, atol=1e-12)
 
 
@@ -79,7 +78,7 @@ def test_diversity_counts_by_its_weight(rule: str) -> None:
     phi = torch.tensor([0.5, 0.25, 0.25], dtype=torch.float64)
     shares = torch.tensor([0.25, 1.0, 0.5], dtype=torch.float64)
     for _ in range(2000):
-        value = update_value(value, phi, shares, rate=0.05, weight=2.0, rule=rule)
+        value = update_value(value, evidence(phi, shares, 2.0), rate=0.05, rule=rule)
     expected = torch.tensor([1.0, 2.25, 1.25], dtype=torch.float64) / 4.5
     assert torch.allclose(value, expected, rtol=0, atol=1e-9)
 
@@ -88,7 +87,9 @@ def test_diversity_counts_by_its_weight(rule: str) -> None:
 @pytest.mark.parametrize("rate", [0.05, 1.0])
 def test_no_evidence_leaves_the_value_as_it_was(rule: str, rate: float) -> None:
     value = torch.tensor([0.75, 0.5, -0.25], dtype=torch.float64)
-    assert torch.allclose(stepped(value, torch.zeros(3), rate, rule), value, rtol=0, atol=1e-15)
+    assert torch.allclose(
+        update_value(value, torch.zeros(3), rate=rate, rule=rule), value, rtol=0, atol=1e-15
+    )
 
 
 @given(numbers(-1, 1))
@@ -111,6 +112,10 @@ def test_several_federations_at_once_equal_each_by_itself(
     rule: str, data: st.DataObject, value: Tensor, rate: float
 ) -> None:
     x = data.draw(numbers(-1, 1, size=len(value)))
-    both = stepped(torch.stack([value, value.flip(0)]), torch.stack([x, -x]), rate, rule)
-    assert torch.allclose(both[0], stepped(value, x, rate, rule), rtol=0, atol=1e-12)
-    assert torch.allclose(both[1], stepped(value.flip(0), -x, rate, rule), rtol=0, atol=1e-12)
+    both = update_value(
+        torch.stack([value, value.flip(0)]), torch.stack([x, -x]), rate=rate, rule=rule
+    )
+    assert torch.allclose(both[0], update_value(value, x, rate=rate, rule=rule), rtol=0, atol=1e-12)
+    assert torch.allclose(
+        both[1], update_value(value.flip(0), -x, rate=rate, rule=rule), rtol=0, atol=1e-12
+    )

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles import naive
 from worlds import simulate, small_config, small_graphs, small_split
 
 import motifair
@@ -27,6 +28,7 @@ def seen(updates: torch.Tensor, rounds: int = 0, value: torch.Tensor | None = No
         graphs=torch.arange(1, agents + 1),
         diversity=equal,
         value=equal if value is None else value,
+        alignment=torch.full_like(equal, torch.nan),
         earlier_mean=equal,
         rounds=torch.tensor(rounds),
         seed=torch.tensor(0),
@@ -163,12 +165,43 @@ ABLATIONS = {
 
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_an_ablation_takes_out_its_part_and_changes_the_run(name: str) -> None:
-    config = small_config(rounds=4)
+    # While all are of positive value, the default weighs by size whoever is asked.
+    options = {"aggregation": "value"} if name == "motifair-aggregation" else {}
+    config = small_config(rounds=4, **options)
     split = small_split(config)
     _, _, full = simulate(config, split)
-    _, _, less = simulate(small_config(rounds=4, method=name), split)
+    _, _, less = simulate(small_config(rounds=4, method=name, **options), split)
     assert ABLATIONS[name](less.columns, full.columns)
     assert not np.allclose(less.columns["loss"][-1], full.columns["loss"][-1], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("aggregation", ["value", "size", "trusted"])
+def test_without_value_in_the_sum_even_an_agent_of_no_value_weighs_by_its_size(
+    aggregation: str,
+) -> None:
+    config = make_config({"aggregation": aggregation})
+    view = seen(torch.eye(4).double(), value=torch.tensor([0.7, -0.2, 0.4, 0.1]).double())
+    by_size = torch.tensor([1, 2, 3, 4]).double() / 10
+    assert torch.allclose(METHODS["motifair-aggregation"](config).weigh(view), by_size)
+    assert torch.allclose(METHODS["motifair"](config).weigh(view), by_size) == (
+        aggregation == "size"
+    )
+
+
+@pytest.mark.parametrize("profile", ["default", "paper"])
+def test_without_alignment_value_is_by_diversity_alone_and_no_gradient_is_uploaded(
+    profile: str,
+) -> None:
+    config = small_config(method="motifair-alignment", rounds=2, profile=profile)
+    simulation, _, history = simulate(config, small_split(config))
+    assert not simulation.method.uses_gradients
+    value, shares = [0.25] * 4, history.columns["diversity"][0]
+    options = naive.Options(diversity_weight=config.diversity_weight)
+    for t in range(2):
+        value = naive.updated_values(value, [0.0] * 4, shares.tolist(), options)
+        assert np.allclose(history.columns["value"][t], value, rtol=0, atol=1e-9)
+    assert np.ptp(value) > 1e-4
+    assert (np.argsort(value, kind="stable") == np.argsort(shares, kind="stable")).all()
 
 
 def test_random_rewards_are_random_but_repeatable() -> None:

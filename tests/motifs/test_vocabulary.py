@@ -56,6 +56,40 @@ def test_the_kept_motifs_equal_the_oracle_ties_included(
     assert np.array_equal(kept.incidence.toarray(), table[:, columns] > 0)
 
 
+@given(count_tables(), FORMS, st.sampled_from([0.1, 0.5, 0.9, 1.0]), st.data())
+def test_of_the_allowed_motifs_as_many_are_kept_as_if_there_were_no_others(
+    table: np.ndarray, form: str, fraction: float, data: st.DataObject
+) -> None:
+    keys, motifs = names(table.shape[1]), table.shape[1]
+    allowed = np.array(data.draw(st.lists(st.booleans(), min_size=motifs, max_size=motifs)))
+    kept = select_vocabulary(
+        sparse.csr_array(table), keys, fraction=fraction, form=form, allowed=allowed
+    )
+    assert list(kept.keys) == sorted(kept.keys)
+    columns = [keys.index(k) for k in kept.keys]
+    assert allowed[columns].all()
+    assert np.array_equal(kept.incidence.toarray(), table[:, columns] > 0)
+    here = int(allowed.sum())
+    assert len(kept.keys) == min(here, max(1, int(fraction * here + 1e-9)))
+    score = tfidf(sparse.csr_array(table), form)
+    left = [s for k, s in enumerate(score) if allowed[k] and k not in columns]
+    assert not left or not columns or min(score[columns]) >= max(left)
+    whole = select_vocabulary(sparse.csr_array(table), keys, fraction=fraction, form=form)
+    same = select_vocabulary(
+        sparse.csr_array(table), keys, fraction=fraction, form=form, allowed=np.ones(motifs, bool)
+    )
+    assert same.keys == whole.keys
+
+
+def test_where_no_motif_is_allowed_none_is_kept() -> None:
+    table = np.array([[1, 2], [0, 1]])
+    kept = select_vocabulary(
+        sparse.csr_array(table), names(2), fraction=1.0, form="paper", allowed=np.zeros(2, bool)
+    )
+    assert kept.keys == ()
+    assert kept.incidence.shape == (2, 0)
+
+
 def test_ties_go_to_the_smaller_key() -> None:
     kept = select_vocabulary(
         sparse.csr_array(np.ones((3, 4), dtype=int)), list("abcd"), fraction=0.5, form="paper"

@@ -78,9 +78,11 @@ class Agent:
 CHOICES = {
     "share": ("all", "conv"),
     "alignment_of": ("update", "gradient"),
-    "alignment_against": ("all", "others", "shapley"),
+    "alignment_against": ("all", "others", "shapley", "peers"),
+    "evidence": ("sum", "judged"),
     "value_update": ("additive", "ema"),
-    "aggregation": ("value", "size"),
+    "aggregation": ("value", "size", "trusted"),
+    "length": ("mean", "typical"),
     "mask_scope": ("global", "layer"),
     "prototype_distance": ("l2", "unit"),
     "prototype_reduce": ("sum", "mean"),
@@ -99,14 +101,19 @@ class Options:
     dropout: float = 0.5
     alignment_of: str = "update"
     alignment_against: str = "all"
+    alignment_rate: float = 1.0
+    corroboration: int = 1
+    evidence: str = "sum"
     value_update: str = "additive"
     value_rate: float = 0.05
     diversity_weight: float = 1.0
     aggregation: str = "value"
+    length: str = "mean"
     beta: float = 1.0
     mask_scope: str = "global"
     retention: float = 0.0
     reward_step: float = 1.0
+    own_weight: float = 0.0
     prototype_distance: str = "l2"
     prototype_reduce: str = "sum"
     prototype_weight: float = 0.1
@@ -125,7 +132,8 @@ class RoundRecord:
 
     weights: all parameters after adoption; server: shared parameters of the server model;
     updates: raw local updates of the shared parameters; kept: reward components each agent got;
-    loss: mean total local loss over the round's steps.
+    loss: mean total local loss over the round's steps; own: all parameters of the models that
+    agents train alone beside; accuracy: on the agents' own test graphs.
     """
 
     weights: dict[str, Tensor]
@@ -140,6 +148,8 @@ class RoundRecord:
     compensation: list[float] = field(default_factory=list)
     local_prototypes: dict[str, dict[str, Tensor]] = field(default_factory=dict)
     global_prototypes: dict[str, Tensor] = field(default_factory=dict)
+    own: dict[str, Tensor] = field(default_factory=dict)
+    accuracy: list[float] = field(default_factory=list)
 
 
 def flatten(tensors: Iterable[Tensor]) -> Tensor:
@@ -176,13 +186,26 @@ def shared_parameters(model: GIN, share: str) -> list[Tensor]:
 
 def accuracy(weights: Tensor, initial: Mapping[str, Tensor], graphs: Sequence[Data]) -> float:
     """Fraction of the graphs that the model with these flat weights classifies correctly."""
-    model = build_model(initial, weights.dtype)
-    assign(model.parameters(), weights)
-    model.eval()
-    batch = collate(graphs, weights.dtype)
-    with torch.no_grad():
-        log_probs, _ = model(batch)
-    return float((log_probs.argmax(dim=-1) == batch.y.view(-1)).double().mean())
+    return mixed_accuracy([(1.0, weights)], initial, graphs)
+
+
+def mixed_accuracy(
+    models: Sequence[tuple[float, Tensor]], initial: Mapping[str, Tensor], graphs: Sequence[Data]
+) -> float:
+    """Fraction of the graphs classified correctly by sum_m share_m p_m(class | graph)."""
+    right = 0
+    for graph in graphs:
+        mixture = [0.0] * initial["readout.weight"].shape[0]
+        for share, weights in models:
+            model = build_model(initial, weights.dtype)
+            assign(model.parameters(), weights)
+            model.eval()
+            with torch.no_grad():
+                log_probs, _ = model(collate([graph], weights.dtype))
+            for label, log_prob in enumerate(log_probs[0].tolist()):
+                mixture[label] += share * math.exp(log_prob)
+        right += mixture.index(max(mixture)) == int(graph.y)
+    return right / len(graphs)
 
 
 def collate(graphs: Sequence[Data], dtype: torch.dtype) -> Batch:
@@ -347,30 +370,109 @@ def alignments(vectors: Sequence[Tensor], weights: Sequence[float], against: str
     return shapley_by_subsets(coalition_worth, len(vectors))
 
 
-def diversities(agents: Sequence[Agent]) -> list[float]:
-    """d_i = |M_i| / |union of all M_j| (E8), 0 if no agent has a motif."""
-    union = set().union(*(agent.motifs for agent in agents))
-    return [len(agent.motifs) / len(union) if union else 0.0 for agent in agents]
+def peer_alignments(steps: Sequence[Tensor], gradients: Sequence[Tensor]) -> list[float]:
+    """phi_i = mean over all j of v_ij, v_ij = cos(step_i, -g_j) the vote of j on i.
+
+    An agent has no vote on itself: v_ii is the mean of its votes on the others, v_ki for k != i
+    (0 if there are none).
+    """
+    everyone = range(len(steps))
+    votes = {(i, j): cosine(steps[i], -gradients[j]) for i in everyone for j in everyone if i != j}
+    for i in everyone:
+        given = [votes[k, i] for k in everyone if k != i]
+        votes[i, i] = sum(given) / len(given) if given else 0.0
+    return [sum(votes[i, j] for j in everyone) / len(steps) for i in everyone]
+
+
+def running_means(before: Sequence[float | None], phi: Sequence[float], rate: float) -> list[float]:
+    """(1 - rate) old + rate new for each agent, the new one where there is none yet."""
+    return [
+        new if old is None else (1 - rate) * old + rate * new
+        for old, new in zip(before, phi, strict=True)
+    ]
+
+
+def diversities(agents: Sequence[Agent], corroboration: int = 1) -> list[float]:
+    """d_i = |M_i| / |union of all M_j| (E8), 0 if no agent has a motif.
+
+    Motifs that fewer than `corroboration` agents hold are counted nowhere.
+    """
+    holders: dict[str, int] = {}
+    for agent in agents:
+        for motif in agent.motifs:
+            holders[motif] = holders.get(motif, 0) + 1
+    union = {motif for motif, count in holders.items() if count >= corroboration}
+    return [len(union & set(agent.motifs)) / len(union) if union else 0.0 for agent in agents]
+
+
+def evidence(phi: Sequence[float], diversity: Sequence[float], options: Options) -> list[float]:
+    """What a round says of each agent.
+
+    sum: x_i = phi_i + alpha2 d_i. judged: nothing (0 for all) if sum phi <= 0, else
+    x_i = phi_i + alpha2 c_i d_i, c_i = min(1, phi_i+ / (half the mean of phi+)).
+    """
+    counted = [1.0] * len(phi)
+    if options.evidence == "judged":
+        if sum(phi) <= 0:
+            return [0.0] * len(phi)
+        half = sum(relu(p) for p in phi) / len(phi) / 2
+        counted = [min(1.0, relu(p) / half) for p in phi]
+    return [
+        p + options.diversity_weight * c * d
+        for p, c, d in zip(phi, counted, diversity, strict=True)
+    ]
 
 
 def updated_values(
     values: Sequence[float], phi: Sequence[float], diversity: Sequence[float], options: Options
 ) -> list[float]:
-    """r_i from its previous value and x_i = phi_i + alpha2 d_i (E9), guarded.
+    """r_i from its previous value and the evidence x_i (E9), guarded.
 
     S = max(sum x, sum |x| / 2), x'_i = x_i + (S - sum x) / N, and
     additive: r_i <- (r_i + alpha1 x'_i) / (1 + alpha1 S)
     ema:      r_i <- ((1 - alpha1) r_i + alpha1 x'_i) / ((1 - alpha1) + alpha1 S)
+    Where nothing is kept and nothing is known (alpha1 = 1, x = 0) values stay.
     """
-    x = [p + options.diversity_weight * d for p, d in zip(phi, diversity, strict=True)]
+    x = evidence(phi, diversity, options)
     guarded_sum = max(sum(x), sum(abs(number) for number in x) / 2)
     lift = (guarded_sum - sum(x)) / len(x)
     rate = options.value_rate
     old = 1.0 if options.value_update == "additive" else 1.0 - rate
+    if old + rate * guarded_sum == 0:
+        return list(values)
     return [
         (old * value + rate * (number + lift)) / (old + rate * guarded_sum)
         for value, number in zip(values, x, strict=True)
     ]
+
+
+def aggregation_weights(
+    values: Sequence[float], sizes: Sequence[float], options: Options
+) -> list[float]:
+    """a_i: shares of positive value (E12), of data (E1), or of data among positive values."""
+    if options.aggregation == "value":
+        return normalised([relu(value) for value in values])
+    if options.aggregation == "trusted":
+        return normalised([n if r > 0 else 0.0 for r, n in zip(values, sizes, strict=True)])
+    return normalised(sizes)
+
+
+def stretched(
+    update: Tensor,
+    updates: Sequence[Tensor],
+    weights: Sequence[float],
+    steps: Sequence[float],
+) -> Tensor:
+    """The update, stretched by the n-th root of min(3, sum_i a_i |u_i| / its own length).
+
+    n = sum_i a_i steps_i is how many steps agents took in the round.
+    """
+    length = update.norm().item()
+    if length == 0:
+        return update
+    typical = sum(a * u.norm().item() for a, u in zip(weights, updates, strict=True))
+    taken = sum(a * n for a, n in zip(weights, steps, strict=True))
+    return update * min(typical / length, 3.0) ** (1 / taken)
 
 
 def reward_ratios(values: Sequence[float], beta: float) -> list[float]:
@@ -443,11 +545,17 @@ def federate(
     """The fair federation: train, aggregate, value, reward, pay, adopt; one record per round.
 
     Adoption is w_i = w_old + retention * Delta_i + reward_step * g_i on the shared parameters, or
-    the trained weights where g_i keeps nothing; w_S += reward_step * u_N.
+    the trained weights where g_i keeps nothing; w_S += reward_step * u_N. If own_weight > 0 every
+    agent trains another model alone, on the supervised loss, and predicts with
+    (1 - own_weight) p + own_weight p_own.
     """
     learners = [Learner(agent, initial, options, dtype) for agent in agents]
+    alone = [Learner(agent, initial, options, dtype) for agent in agents if options.own_weight > 0]
     sizes = [float(len(agent.train)) for agent in agents]
-    diversity = diversities(agents)
+    per_epoch = [math.ceil(len(agent.train) / options.batch_size) for agent in agents]
+    steps = [float(options.local_epochs * n) for n in per_epoch]
+    diversity = diversities(agents, options.corroboration)
+    running: list[float | None] = [None] * len(agents)
     values = [1 / len(agents)] * len(agents)
     history: list[list[float]] = []
     server = flatten(learners[0].shared())
@@ -473,17 +581,25 @@ def federate(
             updates.append(flatten(learner.shared()) - before[-1])
             local.append(learner.prototypes() if uses_prototypes else {})
 
-        if options.aggregation == "value":
-            weights = normalised([relu(value) for value in values])
-        else:
-            weights = normalised(sizes)
+        for learner in alone:
+            learner.train(t, {}, 0.0, mask_fn, order_fn)
+
+        weights = aggregation_weights(values, sizes, options)
         update = weighted_sum(weights, updates)
+        if options.length == "typical":
+            update = stretched(update, updates, weights, steps)
         server = server + options.reward_step * update
         aligned = updates if options.alignment_of == "update" else gradients
-        phi = alignments(aligned, weights, options.alignment_against)
+        if options.alignment_against == "peers":
+            by_update = options.alignment_of == "update"
+            phi = peer_alignments(updates if by_update else [-g for g in gradients], gradients)
+        else:
+            phi = alignments(aligned, weights, options.alignment_against)
         if options.alignment_against == "shapley":  # on the scale of the cosines (A7)
             cosines = alignments(aligned, weights, "all")
             phi = [p * sum(cosines) / sum(phi) for p in phi]
+        phi = running_means(running, phi, options.alignment_rate)
+        running = list(phi)
         values = updated_values(values, phi, diversity, options)
         compensation = compensations(values, history)
         history.append(values)
@@ -512,9 +628,25 @@ def federate(
                 compensation=compensation,
                 local_prototypes=dict(zip(names, local, strict=True)),
                 global_prototypes=prototypes,
+                own={ln.agent.name: flatten(ln.model.parameters()) for ln in alone},
+                accuracy=[
+                    mixed_accuracy(predictors(i, learners, alone, options), initial, agent.test)
+                    for i, agent in enumerate(agents)
+                ],
             )
         )
     return records
+
+
+def predictors(
+    i: int, learners: Sequence[Learner], alone: Sequence[Learner], options: Options
+) -> list[tuple[float, Tensor]]:
+    """What agent i predicts with: (share, weights) of each of its models."""
+    together = flatten(learners[i].model.parameters())
+    if not alone:
+        return [(1.0, together)]
+    own = flatten(alone[i].model.parameters())
+    return [(1 - options.own_weight, together), (options.own_weight, own)]
 
 
 def self_train(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +13,7 @@ from rich.console import Console
 
 from motifair.cli import data, federation
 from motifair.cli.ledger import ledger_app
+from motifair.cli.paper import paper
 from motifair.cli.predict import export, predict
 from motifair.config import parse_assignments, read_settings
 
@@ -29,6 +29,7 @@ ledger_app.command()(federation.audit)
 app.add_typer(ledger_app, name="ledger")
 app.command()(predict)
 app.command()(export)
+app.command()(paper)
 
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="Workers; default all cores.")]
@@ -129,7 +130,7 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Run several methods on the same splits and say what differs."""
-    from motifair.cli.progress import RunProgress
+    from motifair.cli.progress import RunProgress, stop_on_signal
     from motifair.experiments.compare import choose_methods, execute_all, make_plans
     from motifair.federation.loop import Stopped
     from motifair.files import finite
@@ -146,7 +147,7 @@ def compare(
     folder = out or Path("runs") / f"compare-{Path(plans[names[0]].data.name).name}"
     errors = Console(stderr=True)
     with ExitStack() as stack:
-        stop = stack.enter_context(_stop_on_signal(errors))
+        stop = stack.enter_context(stop_on_signal(errors))
         hears: Callable[[Any], Any] = lambda plan: None  # noqa: E731
         if not quiet:
             hears = stack.enter_context(RunProgress(list(plans.values()), errors)).method
@@ -242,14 +243,14 @@ def bench(
 
 
 def _execute(plan: Any, out: Path, quiet: bool, as_json: bool) -> None:
-    from motifair.cli.progress import RunProgress
+    from motifair.cli.progress import RunProgress, stop_on_signal
     from motifair.experiments.run import execute
     from motifair.federation.loop import Stopped
     from motifair.report.overview import save_overview
 
     errors = Console(stderr=True)
     with ExitStack() as stack:
-        stop = stack.enter_context(_stop_on_signal(errors))
+        stop = stack.enter_context(stop_on_signal(errors))
         progress = None if quiet else stack.enter_context(RunProgress([plan], errors))
         try:
             result = execute(plan, out, progress=progress, stop=stop)
@@ -273,24 +274,3 @@ def _print(result: Any, as_json: bool) -> None:
         typer.echo(json.dumps(finite(result.to_json()), indent=2))
     else:
         show_result(result, Console())
-
-
-@contextmanager
-def _stop_on_signal(console: Console) -> Iterator[Callable[[], bool]]:
-    """Turn the first Ctrl-C or termination into "stop after this round"; a second one kills."""
-    asked: list[int] = []
-
-    def ask(number: int, frame: object) -> None:
-        asked.append(number)
-        console.print("Stopping after this round ...", highlight=False)
-        for s in before:
-            signal.signal(s, before[s])
-
-    before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
-    for s in before:
-        signal.signal(s, ask)
-    try:
-        yield lambda: bool(asked)
-    finally:
-        for s, handler in before.items():
-            signal.signal(s, handler)

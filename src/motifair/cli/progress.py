@@ -1,9 +1,11 @@
-"""Progress of a run: a bar in a terminal, plain lines elsewhere."""
+"""Progress of a run: a bar in a terminal, plain lines elsewhere; and how it is stopped."""
 
 from __future__ import annotations
 
+import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -21,7 +23,7 @@ WORDS = {"self-train": "alone", "retest": "alone again"}
 class RunProgress:
     """Shows rounds over all parts of a run, the accuracy so far and the time left."""
 
-    def __init__(self, plans: Sequence[Plan], console: Console) -> None:
+    def __init__(self, plans: Sequence[Plan], console: Console, *, transient: bool = False) -> None:
         self.plan, self.console = plans[0], console
         # Trainings alone serve all methods, and are all there is of self-train.
         parts = len(PARTS) - 1 + sum(p.config.method != "self-train" for p in plans)
@@ -38,6 +40,7 @@ class RunProgress:
             TimeRemainingColumn(),
             console=console,
             disable=not console.is_terminal,
+            transient=transient,
         )
         self.task = self.bar.add_task("starting", total=self.total, note="")
 
@@ -102,3 +105,24 @@ class _Part(Callback):
 def _words(plan: Plan, split: int, name: str) -> str:
     what = plan.config.method if name == "method" else WORDS[name]
     return f"split {split + 1}/{plan.config.splits}, {what}"
+
+
+@contextmanager
+def stop_on_signal(console: Console) -> Iterator[Callable[[], bool]]:
+    """Turn the first Ctrl-C or termination into "stop after this round"; a second one kills."""
+    asked: list[int] = []
+
+    def ask(number: int, frame: object) -> None:
+        asked.append(number)
+        console.print("Stopping after this round ...", highlight=False)
+        for s in before:
+            signal.signal(s, before[s])
+
+    before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+    for s in before:
+        signal.signal(s, ask)
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for s, handler in before.items():
+            signal.signal(s, handler)

@@ -112,8 +112,8 @@ def prepare(office: Office, agents: int, rounds: int) -> None:
         own = np.sort(np.concatenate([shares.train[k], shares.test[k]]))
         write_tu(split.graphs.select(own), graphs_of(office, name))
     path = office.write_terms("demo", agent_names(agents), _schema(split.graphs))
-    # Several local epochs, so that so few rounds teach something; the usual step would overshoot.
-    training = f"rounds = {rounds}\nlocal_epochs = 5\nreward_step = 1.0"
+    # Several local epochs, so that so few rounds teach something.
+    training = f"rounds = {rounds}\nlocal_epochs = 5"
     text = path.read_text().replace("rounds = 200", training)
     write_atomic(path, text.replace("port = 8002", f"port = {_free_port()}"))
 

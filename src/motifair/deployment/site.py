@@ -86,7 +86,10 @@ def _draw(path: Path) -> None:
 
 
 def _export(site: Site, download: Download, upload: Upload) -> None:
-    _, weights = site.weights(download.run)
+    _, state = site.state(download.run)
+    own = None
+    if state.own is not None:
+        own = state.own.weights[0], site.method.own_weight
     card = {
         "method": site.terms.config.method,
         "agent": site.name,
@@ -100,4 +103,5 @@ def _export(site: Site, download: Download, upload: Upload) -> None:
         },
     }
     features = schema_features(site.terms.schema)
-    save_model(site.folder / download.run / "model", weights, site.own.model, features, card)
+    folder = site.folder / download.run / "model"
+    save_model(folder, state.weights[0], site.own.model, features, card, own)

@@ -35,6 +35,7 @@ profile = "default"
 rounds = 200
 
 # [privacy]          # what uploads may give away; docs/privacy.md says what it is worth, and costs
+#                    # (raw gradients cannot be protected: alignment_against = "all" in [training])
 # clip_update = 0.03       # longest update
 # noise_update = 20.0      # noise in each component, as a multiple of that
 # clip_prototype = 100.0   # longest all prototypes of an upload together

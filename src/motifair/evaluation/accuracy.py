@@ -10,9 +10,26 @@ from motifair.models import Model
 
 
 @torch.no_grad()
-def accuracy(model: Model, weights: Tensor, batch: Batch) -> Tensor:
-    """Return each agent's accuracy on its own graphs, `(R, D) -> (R,)`, without dropout."""
-    predicted = model.classify(weights, model.embed(weights, batch)).argmax(dim=-1)
+def probabilities(model: Model, weights: Tensor, batch: Batch) -> Tensor:
+    """Return the probability of each class for every graph `(R, G, C)`, without dropout."""
+    return model.classify(weights, model.embed(weights, batch)).exp()
+
+
+def accuracy(
+    model: Model,
+    weights: Tensor,
+    batch: Batch,
+    own: Tensor | None = None,
+    own_weight: float = 0.0,
+) -> Tensor:
+    """Return each agent's accuracy on its own graphs, `(R, D) -> (R,)`.
+
+    Where agents have models of their `own` beside, probabilities are mixed: (1 − η)·p + η·p_own.
+    """
+    found = probabilities(model, weights, batch)
+    if own is not None:
+        found = torch.lerp(found, probabilities(model, own, batch), own_weight)
+    predicted = found.argmax(dim=-1)
     real = batch.graph_weight > 0
     correct = ((predicted == batch.target) & real).sum(dim=1)
     return correct.double() / real.sum(dim=1)

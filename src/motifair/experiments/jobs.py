@@ -23,6 +23,7 @@ from motifair.federation.simulation import Simulation
 from motifair.federation.state import FederationState, load_history, load_state
 from motifair.graphs.split import Split
 from motifair.learning.randomness import derive_seed
+from motifair.methods import make_method
 
 PARTS = ("self-train", "retest", "method")
 
@@ -145,8 +146,9 @@ def memory_needed(config: Config, members: Members) -> int:
     batch = sum(int(s.graphs.nodes[: config.batch_size].sum()) for s in members.train)
     rows_of_nodes = batch * (4 * config.layers + 8) + 6 * members.nodes
     activations = 4 * config.hidden * rows_of_nodes
-    rows = 200 * len(members.train) * members.model.layout.size
-    graphs = 100 * sum(len(s.kind) + len(s.graphs.neighbour) for s in members.train)
+    models = 2 if make_method(config).own_weight else 1
+    rows = 200 * len(members.train) * members.model.layout.size * models
+    graphs = 100 * models * sum(len(s.kind) + len(s.graphs.neighbour) for s in members.train)
     return activations + rows + graphs
 
 

@@ -23,7 +23,8 @@ from motifair.graphs.features import Features
 from motifair.graphs.read import Schema
 from motifair.models import GIN, SAGE, Model, Star
 
-FORMAT = "motifair-model-1"
+FORMAT = "motifair-model-2"
+OWN = "own."
 TENSORS, CARD = "model.safetensors", "card.json"
 ABOUT = ("method", "agent", "rounds", "accuracy", "ledger_head")
 NETWORKS: dict[str, type[Model]] = {"gin": GIN, "sage": SAGE, "star": Star}
@@ -32,7 +33,8 @@ NETWORKS: dict[str, type[Model]] = {"gin": GIN, "sage": SAGE, "star": Star}
 @dataclass(frozen=True)
 class Exported:
     """A model that was loaded: its weights `(D,)`, how it reads nodes, what graphs must look like
-    for it, and its card.
+    for it, and its card. An agent may predict with two models: its `own` is the one that it trained
+    alone, and `own_weight` the share of that one.
     """
 
     model: Model
@@ -40,6 +42,12 @@ class Exported:
     features: Features
     schema: Schema
     card: dict[str, Any]
+    own: Tensor | None = None
+
+    @property
+    def own_weight(self) -> float:
+        """η: the share of the own model in the probabilities."""
+        return float(self.card["own_weight"])
 
     def __repr__(self) -> str:
         c = self.card
@@ -47,20 +55,30 @@ class Exported:
 
 
 def save_model(
-    folder: Path, weights: Tensor, model: Model, features: Features, card: Mapping[str, Any]
+    folder: Path,
+    weights: Tensor,
+    model: Model,
+    features: Features,
+    card: Mapping[str, Any],
+    own: tuple[Tensor, float] | None = None,
 ) -> None:
-    """Write a model `(D,)` to a folder that is either whole or not there.
+    """Write a model `(D,)` to a folder that is either whole or not there; an agent's with the model
+    it trained alone and the share of that one in its predictions, where it has such.
 
     `card` says how the model came about: `ABOUT` (what is not said is null; `agent` is `server` for
     the server's model) and anything more. Its `classes` are the classes as files call them, in the
     order of the outputs; without them they are numbered from 0. A model that is already there is
     replaced, anything else is not.
     """
-    tensors = save(model.layout.to_state_dict(weights.detach().cpu().float()))
+    named = _named(model, weights)
+    if own is not None:
+        named |= {f"{OWN}{name}": tensor for name, tensor in _named(model, own[0]).items()}
+    tensors = save(named)
     content = {
         **dict.fromkeys(ABOUT),
         "classes": list(range(model.classes)),
         **card,
+        "own_weight": 0.0 if own is None else own[1],
         "format": FORMAT,
         "motifair": _version(),
         "network": {"name": _network(model), "hidden": model.hidden, "layers": model.layers},
@@ -93,13 +111,21 @@ def load_model(folder: Path) -> Exported:
         network = card["network"]
         sizes = int(network["hidden"]), int(network["layers"])
         model = NETWORKS[network["name"]](features.width, len(schema.classes), *sizes)
-        weights = _row(model, load(content))
+        tensors = load(content)
+        weights = _row(model, {n: t for n, t in tensors.items() if not n.startswith(OWN)})
+        own = None
+        if not 0 <= float(card["own_weight"]) < 1:
+            raise ValueError("own_weight is no share")
+        if float(card["own_weight"]) > 0:
+            own = _row(
+                model, {n.removeprefix(OWN): t for n, t in tensors.items() if n.startswith(OWN)}
+            )
     except (LookupError, TypeError, ValueError, SafetensorError, MotifairError) as error:
         raise MotifairError(
             f"{folder / CARD} does not describe the model beside it ({error}); "
             "get the folder again."
         ) from error
-    return Exported(model, weights, features, schema, {**dict.fromkeys(ABOUT), **card})
+    return Exported(model, weights, features, schema, {**dict.fromkeys(ABOUT), **card}, own)
 
 
 def _read(folder: Path) -> tuple[dict[str, Any], bytes]:
@@ -121,6 +147,10 @@ def _read(folder: Path) -> tuple[dict[str, Any], bytes]:
             f"use the version that wrote it ({said.get('motifair', 'unknown')})."
         )
     return card, content
+
+
+def _named(model: Model, weights: Tensor) -> dict[str, Tensor]:
+    return model.layout.to_state_dict(weights.detach().cpu().float())
 
 
 def _row(model: Model, tensors: dict[str, Tensor]) -> Tensor:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from motifair.evaluation.accuracy import probabilities
 from motifair.export.model import Exported
 from motifair.graphs.batch import collate, make_shard
 from motifair.graphs.features import structure_inputs
@@ -33,9 +34,9 @@ def predict(exported: Exported, graphs: GraphSet) -> pd.DataFrame:
     return pd.DataFrame({"graph": np.arange(len(graphs)), "label": label, **columns})
 
 
-@torch.no_grad()
 def _probabilities(exported: Exported, graphs: GraphSet) -> np.ndarray:
     model, row = exported.model, exported.weights[None]
+    own = None if exported.own is None else exported.own[None]
     graphs = replace(graphs, target=np.zeros_like(graphs.target), classes=model.classes)
     shard = make_shard(
         graphs,
@@ -44,5 +45,7 @@ def _probabilities(exported: Exported, graphs: GraphSet) -> np.ndarray:
         structure=structure_inputs(graphs) if model.structure else None,
     )
     batch = collate([shard], row.device, row.dtype)
-    scores = model.classify(row, model.embed(row, batch))[0]
-    return scores.double().exp().numpy()
+    found = probabilities(model, row, batch)[0].double()
+    if own is not None:
+        found = torch.lerp(found, probabilities(model, own, batch)[0].double(), exported.own_weight)
+    return found.numpy()

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import GCNConv, GINConv, SAGEConv, global_add_pool
 
-from motifair.export.model import load_model
+from motifair.export.model import Exported, load_model
 from motifair.graphs.features import DEGREES, WALKS, Features, structure_inputs
 from motifair.graphs.graph_set import GraphSet
 
@@ -21,14 +21,35 @@ def load_module(folder: Path) -> torch.nn.Module:
     in PyG. The module is in evaluation mode; it has no dropout.
     """
     exported = load_model(folder)
+    made: torch.nn.Module = _network(exported, exported.weights)
+    if exported.own is not None:
+        made = Mixture(made, _network(exported, exported.own), exported.own_weight)
+    return made.eval()
+
+
+def _network(exported: Exported, weights: Tensor) -> Network:
     model = exported.model
     made = _MODULES[exported.card["network"]["name"]](
         exported.features, model.classes, model.hidden, model.layers
     )
-    parameters = model.layout.to_state_dict(exported.weights)
+    parameters = model.layout.to_state_dict(weights)
     # GINConv keeps its ε, which is 0, as a buffer; it is nothing that was learnt.
     made.load_state_dict({**made.state_dict(), **parameters})
-    return made.eval()
+    return made
+
+
+class Mixture(torch.nn.Module):
+    """Two networks whose probabilities are mixed: the federation's, and an agent's own."""
+
+    def __init__(self, federated: torch.nn.Module, own: torch.nn.Module, own_weight: float) -> None:
+        super().__init__()
+        self.federated, self.own, self.own_weight = federated, own, own_weight
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
+        """Return log-probabilities `(graphs, classes)`."""
+        together = self.federated(x, edge_index, batch).exp()
+        alone = self.own(x, edge_index, batch).exp()
+        return torch.lerp(together, alone, self.own_weight).log()
 
 
 class Network(torch.nn.Module):

@@ -48,15 +48,24 @@ def _export(plan: Plan, job: Job, classes: list[int], out: Path) -> list[Path]:
     }
     made = []
 
-    def write(place: str, agent: str, weights: Tensor, accuracy: float) -> None:
+    def write(
+        place: str,
+        agent: str,
+        weights: Tensor,
+        accuracy: float,
+        own: tuple[Tensor, float] | None = None,
+    ) -> None:
         made.append(out / f"split-{job.number:03d}" / place)
         card = {**about, "agent": agent, "accuracy": float(accuracy)}
-        save_model(made[-1], weights, members.model, features, card)
+        save_model(made[-1], weights, members.model, features, card, own)
 
-    for a, name in enumerate(members.split.names):
-        accuracy = history.columns["accuracy"][-1, a]
-        write(f"agents/{name}", name, state.agents.weights[a], accuracy)
     simulation = Simulation(config, members, device=state.agents.weights.device)
+    for a, name in enumerate(members.split.names):
+        accuracy, agents = history.columns["accuracy"][-1, a], state.agents
+        own = None
+        if agents.own is not None:
+            own = agents.own.weights[a], simulation.method.own_weight
+        write(f"agents/{name}", name, agents.weights[a], accuracy, own)
     if simulation.method.global_model:
         weights = simulation.global_weights(state)[0]
         write("server", "server", weights, history.global_accuracy[-1])

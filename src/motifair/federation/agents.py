@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -21,16 +21,20 @@ from motifair.learning.loader import Loader
 from motifair.learning.randomness import DropoutBits, fold
 from motifair.learning.training import LocalTraining
 from motifair.methods import Method
+from motifair.methods.self_train import SelfTrain
 from motifair.models import Model
 from motifair.motifs.prototypes import local_prototypes
 
 
 @dataclass(frozen=True)
 class AgentsState:
-    """Weights `(A, D)` and the moments of each agent's optimiser."""
+    """Weights `(A, D)` and the moments of each agent's optimiser; and the same of the models that
+    agents train alone beside, where the method has them do so.
+    """
 
     weights: Tensor
     moments: Moments
+    own: AgentsState | None = None
 
     @classmethod
     def concatenate(cls, states: Sequence[AgentsState]) -> AgentsState:
@@ -42,7 +46,13 @@ class AgentsState:
                 torch.cat([s.moments.second for s in states]),
                 torch.cat([s.moments.steps for s in states]),
             ),
+            None if states[0].own is None else cls.concatenate([s.own for s in states if s.own]),
         )
+
+    def rows(self, rows: slice) -> AgentsState:
+        """Return the state of some agents."""
+        own = None if self.own is None else self.own.rows(rows)
+        return AgentsState(self.weights[rows], self.moments.rows(rows), own)
 
 
 class Work(NamedTuple):
@@ -96,6 +106,21 @@ class Agents:
         dtype: torch.dtype,
     ) -> None:
         self.federations = federations
+        self.alone: Agents | None = None
+        if method.own_weight:
+            alone = SelfTrain(method.config)
+            self.alone = Agents(
+                keys,
+                train,
+                test,
+                alone,
+                replace(training, terms=alone.terms(slice(0))),
+                batch_size=batch_size,
+                stacks=stacks,
+                threads=threads,
+                federations=federations,
+                dtype=dtype,
+            )
         self.keys, self.method, self.training = keys, method, training
         self.model = training.model
         self.shared = self.model.layout.shared(method.share)
@@ -133,7 +158,8 @@ class Agents:
     def start(self, rows: Tensor) -> AgentsState:
         """Give agents their initial weights `(A, D)`."""
         weights = rows.clone()
-        return AgentsState(weights, Moments.zero(weights))
+        own = None if self.alone is None else self.alone.start(rows)
+        return AgentsState(weights, Moments.zero(weights), own)
 
     def train(
         self, state: AgentsState, round: Tensor, prototypes: Tensor | None, active: Tensor | None
@@ -150,7 +176,11 @@ class Agents:
             nothing if active is None else active,
         )
         done = self._train_all(work) if self.threads == 1 else self._train_in_parallel(work)
-        trained = AgentsState(done.weights, Moments(done.first, done.second, done.steps))
+        own = None
+        if self.alone is not None:
+            assert state.own is not None
+            own, _ = self.alone.train(state.own, round, None, None)
+        trained = AgentsState(done.weights, Moments(done.first, done.second, done.steps), own)
         made = (trained.weights - state.weights)[:, self.shared]
         update = self._limited(made)
         if update is not made:
@@ -223,6 +253,8 @@ class Agents:
 
     def close(self) -> None:
         """Let workers go, where there are some."""
+        if self.alone is not None:
+            self.alone.close()
         if self.workers is not None:
             self.workers.close()
             self.workers = None
@@ -238,7 +270,7 @@ class Agents:
         kept = torch.lerp(old, own, downloads.retained.to(old.dtype)[:, None])
         weights = trained.weights.clone()
         weights[:, self.shared] = kept + self.method.reward_step * downloads.reward.to(old.dtype)
-        return AgentsState(weights, trained.moments)
+        return replace(trained, weights=weights)
 
     def prototypes(self, state: AgentsState) -> Tensor:
         """Return the local prototypes of all agents, `(M, H)`."""
@@ -247,8 +279,11 @@ class Agents:
 
     def accuracy(self, state: AgentsState) -> Tensor:
         """Return each agent's accuracy on its own test graphs, `(A,)`."""
-        rows = [state.weights[stack] for stack in self.stacks]
-        found = [accuracy(self.model, w, t) for w, t in zip(rows, self.tests, strict=True)]
+        found = []
+        for stack, test in zip(self.stacks, self.tests, strict=True):
+            own = None if state.own is None else state.own.weights[stack]
+            weight = self.method.own_weight
+            found.append(accuracy(self.model, state.weights[stack], test, own, weight))
         return self._rows(found)
 
     @torch.no_grad()

@@ -129,6 +129,7 @@ class Coordinator:
     def _carried(self, position: Position, roster: Sequence[Joined], server: Server) -> ServerState:
         old, fresh = position.server, server.start(position.server.weights)
         worth = {j.name: float(v) for j, v in zip(position.roster, old.value, strict=True)}
+        aligned = {j.name: float(v) for j, v in zip(position.roster, old.alignment, strict=True)}
         kept = sum(worth.get(j.name, 0.0) for j in roster)
         newcomers = sum(j.name not in worth for j in roster)
         rest = 1 - newcomers / len(roster)
@@ -151,6 +152,9 @@ class Coordinator:
             round=old.round,
             weights=old.weights,
             value=quantised(torch.tensor(value, dtype=torch.float64)),
+            alignment=torch.tensor(
+                [aligned.get(j.name, torch.nan) for j in roster], dtype=torch.float64
+            ),
             prototypes=prototypes,
             active=active,
         )

@@ -17,7 +17,8 @@ from motifair.graphs.split import Split
 from motifair.learning.randomness import derive_seed
 from motifair.methods import Method, make_method
 from motifair.models import Model
-from motifair.motifs.extract import count_motifs
+from motifair.motifs.chance import beyond_chance
+from motifair.motifs.extract import MotifCounts, count_motifs
 from motifair.motifs.vocabulary import MotifIndex, Vocabulary, select_vocabulary
 
 
@@ -99,20 +100,33 @@ def _structure_of(graphs: GraphSet) -> np.ndarray:
 
 def _vocabularies(config: Config, split: Split, train: list[np.ndarray]) -> list[Vocabulary]:
     graphs = split.graphs
-    labels = motif_labels(graphs, resolve_features(graphs, config.features))
+    kind = resolve_features(graphs, config.features)
+    labels = motif_labels(graphs, kind)
     found = count_motifs(graphs, labels, rings=config.rings, max_ring=config.max_ring)
-    chosen = []
-    for name, own in zip(split.names, train, strict=True):
-        vocabulary = select_vocabulary(
-            found.counts[own], found.keys, fraction=config.vocabulary_fraction, form=config.tfidf
+    return [
+        own_vocabulary(config, name, graphs, kind, own, found)
+        for name, own in zip(split.names, train, strict=True)
+    ]
+
+
+def own_vocabulary(
+    config: Config, name: str, graphs: GraphSet, kind: str, train: Ints, counted: MotifCounts
+) -> Vocabulary:
+    """Choose the motifs of one agent, by its training graphs alone."""
+    counts = counted.counts[train]
+    if counts.nnz == 0:
+        raise MotifairError(
+            f"No training graph of agent '{name}' has an edge, so it has no motif; "
+            "give it graphs with edges."
         )
-        if not vocabulary.keys:
-            raise MotifairError(
-                f"No training graph of agent '{name}' has an edge, so it has no motif; "
-                "give it graphs with edges."
-            )
-        chosen.append(vocabulary)
-    return chosen
+    allowed = beyond_chance(config, graphs, kind, train, counted) if config.chance else None
+    return select_vocabulary(
+        counts,
+        counted.keys,
+        fraction=config.vocabulary_fraction,
+        form=config.tfidf,
+        allowed=allowed,
+    )
 
 
 def _lend(method: Method, split: Split, seed: int) -> tuple[list[np.ndarray], np.ndarray]:

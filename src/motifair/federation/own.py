@@ -8,6 +8,7 @@ import numpy as np
 
 from motifair.config import Config
 from motifair.errors import MotifairError
+from motifair.federation.members import own_vocabulary
 from motifair.graphs.batch import Shard, make_shard
 from motifair.graphs.features import Features, motif_labels, structure_inputs
 from motifair.graphs.graph_set import GraphSet, Ints, ranges
@@ -17,7 +18,6 @@ from motifair.learning.randomness import derive_seed
 from motifair.methods import make_method
 from motifair.models import Model
 from motifair.motifs.extract import count_motifs
-from motifair.motifs.vocabulary import select_vocabulary
 
 
 @dataclass(frozen=True)
@@ -41,17 +41,7 @@ def prepare_own(config: Config, schema: Schema, name: str, graphs: GraphSet, see
     if method.uses_motifs:
         labels = motif_labels(graphs, schema.features)
         counted = count_motifs(graphs, labels, rings=config.rings, max_ring=config.max_ring)
-        found = select_vocabulary(
-            counted.counts[train],
-            counted.keys,
-            fraction=config.vocabulary_fraction,
-            form=config.tfidf,
-        )
-        if not found.keys:
-            raise MotifairError(
-                f"No training graph of '{name}' has an edge, so it has no motif; "
-                "give it graphs with edges."
-            )
+        found = own_vocabulary(config, name, graphs, schema.features, train, counted)
     extra = structure_inputs(graphs) if model.structure else None
 
     def shard(chosen: Ints, *, motifs: bool) -> Shard:

@@ -59,6 +59,8 @@ class Rounds:
 
 def _clone(tree: Any) -> Any:
     """Copy every tensor of nested dataclasses and dictionaries."""
+    if tree is None:
+        return None
     if isinstance(tree, Tensor):
         return tree.clone()
     if isinstance(tree, dict):
@@ -73,6 +75,6 @@ def _copy(target: Any, source: Any) -> None:
     elif isinstance(target, dict):
         for name, part in target.items():
             _copy(part, source[name])
-    else:
+    elif target is not None:
         for f in fields(target):
             _copy(getattr(target, f.name), getattr(source, f.name))

@@ -33,15 +33,17 @@ Record = dict[str, Tensor]
 class ServerState:
     """What the server carries from round to round, in float64.
 
-    The rounds done, the shared part of its model `(..., D)`, the agents' values and the sum of
-    their earlier ones `(..., A)`, the global prototypes `(K, H)` and which of them exist `(K,)`
-    (those of all federations one after another), and what the method itself remembers.
+    The rounds done, the shared part of its model `(..., D)`, the agents' values, the sum of their
+    earlier ones and their alignments `(..., A)` (NaN for who has none yet), the global prototypes
+    `(K, H)` and which of them exist `(K,)` (those of all federations one after another), and what
+    the method itself remembers.
     """
 
     round: Tensor
     weights: Tensor
     value: Tensor
     value_sum: Tensor
+    alignment: Tensor
     prototypes: Tensor
     active: Tensor
     memory: Memory = field(default_factory=dict)
@@ -94,8 +96,12 @@ class Server:
         self.prototype_bytes = torch.zeros_like(graphs)
         if indices:
             sizes = [torch.as_tensor(i.sizes, device=device) for i in indices]
-            variety = [diversity(k, len(i.keys)) for k, i in zip(sizes, indices, strict=True)]
-            self.diversity = torch.stack(variety).view_as(graphs)
+            needed = method.config.corroboration
+            variety = [
+                diversity(torch.as_tensor(i.motif), torch.as_tensor(i.agent), agents, needed)
+                for i in indices
+            ]
+            self.diversity = torch.stack(variety).to(device).view_as(graphs)
             self.prototype_bytes = 4 * hidden * torch.stack(sizes).view_as(graphs)
             owners = sparse.csr_array(sparse.block_diag([i.owners for i in indices], "csr"))
             self.owners = BagSum.of(owners, device)
@@ -112,6 +118,7 @@ class Server:
             weights=shared.double(),
             value=value,
             value_sum=torch.zeros_like(value),
+            alignment=torch.full_like(value, torch.nan),
             prototypes=prototypes,
             active=torch.zeros(len(prototypes), dtype=torch.bool, device=shared.device),
         )
@@ -137,6 +144,7 @@ class Server:
             graphs=self.graphs,
             diversity=self.diversity,
             value=state.value,
+            alignment=state.alignment,
             earlier_mean=state.value_sum / state.round.clamp(min=1),
             rounds=state.round,
             seed=self.seeds,
@@ -171,6 +179,8 @@ class Server:
         left = (1 - weights / weights.sum()).clamp(min=1e-12)[:, None]
         weighted = seen.updates * weights[:, None]
         update = (weighted.sum(dim=0) - weighted) / left
+        others = (weights * (1 - torch.eye(len(weights), device=left.device))) / left
+        update = self.method.lengthen(update, seen, others)
         exact = torch.full_like(weights, torch.nan)
         if len(weights) <= MOST_AGENTS_EXACT:
             exact = shapley_alignment(seen.updates, weights)
@@ -191,6 +201,7 @@ class Server:
         else:
             d = self.decide(seen, kind)
         heard = d.value if present is None else d.value.where(present, 0.0)
+        kept_alignment = torch.where(torch.isnan(d.alignment), state.alignment, d.alignment)
         prototypes, active = self.share_prototypes(
             uploads.prototypes, heard, state.prototypes, state.active
         )
@@ -200,6 +211,7 @@ class Server:
             weights=state.weights + self.method.reward_step * d.update if one else state.weights,
             value=d.value,
             value_sum=state.value_sum + d.value,
+            alignment=kept_alignment,
             prototypes=prototypes,
             active=active,
             memory=d.memory,
@@ -227,7 +239,10 @@ class Server:
         """
         method, seen = self.method, self._prepared(seen)
         weights = method.weigh(seen)
-        update = aggregate(seen.updates, weights).to(kind).double()
+        update = aggregate(seen.updates, weights)
+        if update.dim() < seen.updates.dim():
+            update = method.lengthen(update, seen, weights)
+        update = update.to(kind).double()
         alignment = method.align(seen, weights)
         value = quantised(method.valuate(seen, alignment))
         reward, kept = self.reward(seen, update, value)
@@ -306,6 +321,7 @@ class Server:
             weights=state.weights[f],
             value=state.value[f],
             value_sum=state.value_sum[f],
+            alignment=state.alignment[f],
             prototypes=state.prototypes[owned],
             active=state.active[owned],
             memory={name: tensor[f] for name, tensor in state.memory.items()},
@@ -336,6 +352,7 @@ def stack_states(states: Sequence[ServerState]) -> ServerState:
         weights=torch.stack([s.weights for s in states]),
         value=torch.stack([s.value for s in states]),
         value_sum=torch.stack([s.value_sum for s in states]),
+        alignment=torch.stack([s.alignment for s in states]),
         prototypes=torch.cat([s.prototypes for s in states]),
         active=torch.cat([s.active for s in states]),
         memory={name: torch.stack([s.memory[name] for s in states]) for name in first.memory},

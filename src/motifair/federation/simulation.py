@@ -144,8 +144,7 @@ class Simulation:
         if self.single:
             return state
         rows = slice(f * self.agents_each, (f + 1) * self.agents_each)
-        agents = AgentsState(state.agents.weights[rows], state.agents.moments.rows(rows))
-        return FederationState(agents, self.server.part(state.server, f))
+        return FederationState(state.agents.rows(rows), self.server.part(state.server, f))
 
     def join(self, states: Sequence[FederationState]) -> FederationState:
         """Stack federations that stand at the same round."""

@@ -33,9 +33,9 @@ from motifair.federation.records import (
     seal,
     unseal,
 )
+from motifair.federation.state import agent_tensors, read_agents
 from motifair.federation.terms import NAME, Terms
 from motifair.files import write_atomic
-from motifair.learning.adam import Moments
 from motifair.learning.randomness import stream_keys
 from motifair.ledger.verify import head_line, signed_message
 from motifair.methods import make_method
@@ -107,14 +107,14 @@ class Site:
             self._path(download.run, download.round - ROUNDS_KEPT).unlink(missing_ok=True)
         return found.answer
 
-    def weights(self, run: str) -> tuple[int, Tensor]:
-        """Return the last round there is a state of, and the agent's weights `(D,)`."""
+    def state(self, run: str) -> tuple[int, AgentsState]:
+        """Return the last round there is a state of, and that state."""
         last = max(self._rounds(run), default=None)
         if last is None:
             raise MotifairError(f"'{self.name}' has taken no part in run {run} yet.")
         kept = _read(self._path(run, last))
         assert kept is not None
-        return last, kept.state.weights[0]
+        return last, kept.state
 
     def _check(self, download: Download) -> None:
         if not NAME.fullmatch(download.run) or download.round < 0:
@@ -175,14 +175,16 @@ class Site:
         kept = _read(self._path(download.run, max(earlier))) if earlier else None
         if kept is None and download.weights is None:
             raise MotifairError(f"no state of an earlier round; {LOST}")
+        initial = self.own.model.layout.initial(self.terms.config.seed, torch.float32)
+        fresh = self.agents.start(initial[None])
         if kept is None:
-            initial = self.own.model.layout.initial(self.terms.config.seed, torch.float32)
-            state = self.agents.start(initial[None])
-            kept = Kept("", b"", state, state.weights[:, self.shared])
+            kept = Kept("", b"", fresh, fresh.weights[:, self.shared])
+        if kept.state.own is None:  # of a run whose terms had no models of agents' own before
+            kept = replace(kept, state=replace(kept.state, own=fresh.own))
         if download.weights is not None:
             weights = kept.state.weights.clone()
             weights[:, self.shared] = torch.from_numpy(download.weights)
-            return AgentsState(weights, kept.state.moments)
+            return replace(kept.state, weights=weights)
         old = kept.state.weights.clone()
         old[:, self.shared] = kept.before
         reward = (
@@ -190,7 +192,7 @@ class Site:
         )
         retained = torch.tensor([download.retained], dtype=torch.float64)
         return self.agents.adopt(
-            AgentsState(old, kept.state.moments),
+            replace(kept.state, weights=old),
             kept.state,
             Downloads(reward.view(1, -1), retained, None, None),
         )
@@ -229,10 +231,7 @@ class Site:
 
 def _write(path: Path, kept: Kept) -> None:
     tensors = {
-        "weights": kept.state.weights,
-        "first": kept.state.moments.first,
-        "second": kept.state.moments.second,
-        "steps": kept.state.moments.steps,
+        **agent_tensors(kept.state),
         "before": kept.before.clone(),
         "answer": torch.from_numpy(np.frombuffer(kept.answer, np.uint8).copy()),
     }
@@ -247,12 +246,10 @@ def _read(path: Path) -> Kept | None:
         return None
     try:
         tensors = load_file(path)
-        task = _metadata(path)["task"]
+        answer = tensors["answer"].numpy().tobytes()
+        return Kept(_metadata(path)["task"], answer, read_agents(tensors), tensors["before"])
     except (SafetensorError, OSError, KeyError) as error:
         raise MotifairError(f"{path} is damaged; delete it, and the round is made anew.") from error
-    moments = Moments(tensors["first"], tensors["second"], tensors["steps"])
-    state = AgentsState(tensors["weights"], moments)
-    return Kept(task, tensors["answer"].numpy().tobytes(), state, tensors["before"])
 
 
 def _metadata(path: Path) -> dict[str, str]:

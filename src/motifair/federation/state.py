@@ -20,7 +20,7 @@ from motifair.federation.server import ServerState
 from motifair.files import write_atomic
 from motifair.learning.adam import Moments
 
-FORMAT = "motifair-state-1"
+FORMAT = "motifair-state-2"
 SERVER_TENSORS = tuple(f.name for f in fields(ServerState) if f.name not in ("round", "memory"))
 
 
@@ -50,13 +50,9 @@ def save_state(
     """
     tensors = {f"history.{c}": torch.from_numpy(v) for c, v in history.columns.items()}
     tensors["history.global_accuracy"] = torch.from_numpy(history.global_accuracy)
-    tensors["agents.weights"] = state.agents.weights
+    tensors |= agent_tensors(state.agents, moments=not final)
     tensors |= {f"server.{name}": getattr(state.server, name) for name in SERVER_TENSORS}
     tensors |= {f"memory.{name}": tensor for name, tensor in state.server.memory.items()}
-    if not final:
-        tensors |= {
-            f"moments.{f.name}": getattr(state.agents.moments, f.name) for f in fields(Moments)
-        }
     metadata = {
         "format": FORMAT,
         "round": str(state.round),
@@ -104,10 +100,6 @@ def load_state(path: Path, device: torch.device) -> FederationState:
     """Read the state itself; a final one has no moments, and cannot go on."""
     metadata, tensors = _read(path, "")
     tensors = {name: t.to(device) for name, t in tensors.items()}
-    weights = tensors["agents.weights"]
-    moments = Moments.zero(weights)
-    if "moments.first" in tensors:
-        moments = Moments(**{f.name: tensors[f"moments.{f.name}"] for f in fields(Moments)})
     server = ServerState(
         round=torch.tensor(int(metadata["round"]), device=device),
         memory={
@@ -115,7 +107,31 @@ def load_state(path: Path, device: torch.device) -> FederationState:
         },
         **{name: tensors[f"server.{name}"] for name in SERVER_TENSORS},
     )
-    return FederationState(AgentsState(weights, moments), server)
+    return FederationState(read_agents(tensors), server)
+
+
+def agent_tensors(
+    state: AgentsState, prefix: str = "agents.", *, moments: bool = True
+) -> dict[str, Tensor]:
+    """Return the tensors of agents by name, for a file."""
+    found = {f"{prefix}weights": state.weights}
+    if moments:
+        found |= {f"{prefix}{f.name}": getattr(state.moments, f.name) for f in fields(Moments)}
+    if state.own is not None:
+        found |= agent_tensors(state.own, f"{prefix}own.", moments=moments)
+    return found
+
+
+def read_agents(tensors: Mapping[str, Tensor], prefix: str = "agents.") -> AgentsState:
+    """Undo `agent_tensors`; without moments they are as at the start."""
+    weights = tensors[f"{prefix}weights"]
+    moments = Moments.zero(weights)
+    if f"{prefix}first" in tensors:
+        moments = Moments(**{f.name: tensors[f"{prefix}{f.name}"] for f in fields(Moments)})
+    own = f"{prefix}own."
+    return AgentsState(
+        weights, moments, read_agents(tensors, own) if f"{own}weights" in tensors else None
+    )
 
 
 def _read(path: Path, prefix: str) -> tuple[dict[str, str], dict[str, Tensor]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,6 +68,62 @@ def rewire(graphs: GraphSet, ratio: np.ndarray, rng: np.random.Generator) -> Gra
         edge_label=labels,
         attribute=graphs.attribute,
     )
+
+
+def wire_anew(graphs: GraphSet, labels: Ints | None, seed: int) -> GraphSet:
+    """Give every graph as many edges as it has, between pairs of nodes drawn at random.
+
+    No loops, no repeated edges. The draw depends on nothing but the seed and what a graph's nodes
+    and edges are, whatever their order: copies of a graph, however numbered, are wired alike.
+    Nodes keep their `labels`, if there are any, and edges theirs; attributes are left out.
+
+    >>> ring = GraphSet.build("ring", [4], [[0, 1], [1, 2], [2, 3], [3, 0]], [0])
+    >>> len(wire_anew(ring, None, seed=0).edge_list()[0])
+    4
+    """
+    pairs, entry = graphs.edge_list()
+    kinds = None if graphs.edge_label is None else graphs.edge_label[entry]
+    bounds = np.searchsorted(graphs.node_graph[pairs[:, 0]], np.arange(len(graphs) + 1))
+    drawn, ordered = np.empty_like(pairs), None if labels is None else labels.copy()
+    for g in range(len(graphs)):
+        nodes = slice(int(graphs.node_start[g]), int(graphs.node_start[g] + graphs.nodes[g]))
+        edges = slice(int(bounds[g]), int(bounds[g + 1]))
+        known = [graphs.degree[nodes]]
+        if labels is not None and ordered is not None:
+            known.append(labels[nodes])
+            ordered[nodes] = np.sort(labels[nodes])
+        if kinds is not None:
+            kinds[edges] = np.sort(kinds[edges])
+        if edges.stop > edges.start:
+            of_edges = np.zeros(0, np.int64) if kinds is None else kinds[edges]
+            rng = _rng_of(seed, np.sort(np.rec.fromarrays(known)), of_edges)
+            count, n = edges.stop - edges.start, int(graphs.nodes[g])
+            drawn[edges] = _some_pairs(n, count, rng) + nodes.start
+    return GraphSet.build(
+        graphs.name,
+        nodes=graphs.nodes,
+        edges=drawn,
+        target=graphs.target,
+        classes=graphs.classes,
+        node_label=ordered,
+        edge_label=kinds,
+    )
+
+
+def _rng_of(seed: int, *parts: np.ndarray) -> np.random.Generator:
+    """Return a source of randomness that is a function of some arrays."""
+    sha = hashlib.sha256(str(seed).encode())
+    for part in parts:
+        sha.update(part.tobytes() + b"/")
+    return np.random.default_rng(int.from_bytes(sha.digest(), "little"))
+
+
+def _some_pairs(n: int, count: int, rng: np.random.Generator) -> Ints:
+    """Draw different pairs of n nodes, in random order."""
+    before = np.concatenate([[0], np.cumsum(np.arange(n - 1, 0, -1))])  # pairs before those of i
+    number = rng.choice(before[-1], size=count, replace=False)
+    i = np.searchsorted(before, number, side="right") - 1
+    return np.column_stack([i, number - before[i] + i + 1])
 
 
 def flip(target: Ints, classes: int) -> Ints:

@@ -15,11 +15,15 @@ from motifair.graphs.perturb import Damage, flip, rewire, role_damage, tiers
 
 @dataclass(frozen=True)
 class Split:
-    """All graphs (training graphs already damaged), who holds them, and each agent's role."""
+    """All graphs (training graphs already damaged), who holds them, and each agent's role.
+
+    `damage` is what was done to each agent's training graphs; empty where nobody knows.
+    """
 
     graphs: GraphSet
     partition: Partition
     roles: tuple[str, ...]
+    damage: tuple[Damage, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -65,7 +69,7 @@ def make_split(
         roles, damage = data.roles, tuple(role_damage(r) for r in data.roles)
     if perturbation == "tiers":
         roles, damage = tiers(count, rng)
-    return Split(_damaged(data.graphs, shares, damage, rng), shares, roles)
+    return Split(_damaged(data.graphs, shares, damage, rng), shares, roles, damage)
 
 
 def _damaged(

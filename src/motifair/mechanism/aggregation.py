@@ -26,6 +26,29 @@ def value_weights(value: Tensor) -> Tensor:
     return positive / positive.sum(dim=-1, keepdim=True)
 
 
+LONGEST = 3.0
+
+
+def lengthened(update: Tensor, updates: Tensor, weights: Tensor, steps: Tensor) -> Tensor:
+    """Stretch u_N towards the mean length of the updates in it, Σ_i a_i |u_i|, at most threefold.
+
+    What agents agree on survives in a mean, what they do not agree on cancels: the mean of many
+    updates is much shorter than any of them, and a model that moves by it slower than one that
+    trains alone. Agents that take many `steps (..., A)` in a round have gone far already, and
+    apart: the stretch is its n-th root, n = Σ_i a_i steps_i. It is 1 where all agree.
+    `(..., D), (..., A, D), (..., A)`.
+
+    >>> u, a = torch.tensor([[3.0, 4.0], [3.0, -4.0]]), torch.tensor([0.5, 0.5])
+    >>> lengthened(u.mean(dim=0), u, a, steps=torch.ones(2)).tolist()
+    [5.0, 0.0]
+    """
+    weights = weights.to(updates.dtype)
+    typical = (weights * updates.norm(dim=-1)).sum(dim=-1, keepdim=True)
+    length = update.norm(dim=-1, keepdim=True)
+    stretch = torch.where(length > 0, typical / length.clamp(min=1e-30), 1.0).clamp(max=LONGEST)
+    return update * stretch ** (1 / (weights * steps).sum(dim=-1, keepdim=True))
+
+
 def aggregate(updates: Tensor, weights: Tensor) -> Tensor:
     """E1, E12: u_N = Σ_i a_i u_i, `(..., A, D), (..., A) -> (..., D)`.
 

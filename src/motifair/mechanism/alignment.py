@@ -48,6 +48,35 @@ def alignment_with_others(updates: Tensor, weights: Tensor) -> Tensor:
     return cosine(updates, weighted.sum(dim=-2, keepdim=True) - weighted)
 
 
+def alignment_with_peers(vectors: Tensor, gradients: Tensor) -> Tensor:
+    """φ_i = mean over j of v_ij with v_ij = cos(u_i, −g_j): would i's step lower j's loss?
+
+    Every agent has one vote on each other one, whatever the length of its gradient. On itself it
+    has none: v_ii is the mean of its votes on the others. So nothing can be gained by a gradient
+    that flatters one's own update, nor by one that speaks ill of everybody, for it speaks as ill of
+    oneself. `(..., A, D), (..., A, D) -> (..., A)`.
+
+    >>> u = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    >>> alignment_with_peers(u, torch.tensor([[-2.0, 0.0], [-3.0, 0.0]])).tolist()
+    [0.5, 0.5]
+    >>> alignment_with_peers(u, torch.tensor([[0.0, -2.0], [-3.0, 0.0]])).tolist()
+    [1.0, 1.0]
+    """
+    agents = vectors.shape[-2]
+    step, wish = _directions(vectors), -_directions(gradients)
+    on_itself = (step * wish).sum(dim=-1)
+    # All at once: what everybody wishes of each, and what each wishes of everybody.
+    received = (step @ wish.sum(dim=-2).unsqueeze(-1)).squeeze(-1) - on_itself
+    given = (wish @ step.sum(dim=-2).unsqueeze(-1)).squeeze(-1) - on_itself
+    return (received + given / max(agents - 1, 1)) / agents
+
+
+def _directions(vectors: Tensor) -> Tensor:
+    """Return vectors at length 1; those without a direction at 0."""
+    norm = vectors.norm(dim=-1, keepdim=True)
+    return torch.where(norm >= SMALLEST_NORM, vectors / norm.clamp(min=SMALLEST_NORM), 0.0)
+
+
 def shapley_alignment(updates: Tensor, weights: Tensor) -> Tensor:
     """E2 with E6: exact Shapley value of ν(S) = cos(Σ_{j∈S} a_j u_j, u_N), as `alignment` has it.
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 
-def diversity(motifs: Tensor, union: int) -> Tensor:
-    """E8: d_i = k_i / K, `(..., A) -> (..., A)`; `union` is K, the motifs of all agents together.
+def diversity(motif: Tensor, agent: Tensor, agents: int, corroboration: int = 1) -> Tensor:
+    """E8: d_i = k_i / K, `(A,)`: the share of all agents' motifs that agent i holds.
 
-    >>> import torch
-    >>> diversity(torch.tensor([3, 4]), union=4).tolist()
-    [0.75, 1.0]
+    Entry e says that `agent[e]` holds `motif[e]`, both numbered from 0. Only motifs that at least
+    `corroboration` agents hold are counted, in k_i and in K: with 1 that is all of them, as in the
+    paper; with 2 a motif that nobody else has ever seen brings nothing.
+
+    >>> motif, agent = torch.tensor([0, 1, 1, 1, 2, 3]), torch.tensor([0, 0, 1, 2, 2, 2])
+    >>> diversity(motif, agent, 3).tolist(), diversity(motif, agent, 3, corroboration=2).tolist()
+    ([0.5, 0.25, 0.75], [1.0, 1.0, 1.0])
     """
-    return motifs.double() / max(union, 1)
+    counted = (torch.bincount(motif) >= corroboration).double()
+    held = torch.bincount(agent, weights=counted[motif], minlength=agents)
+    return held / counted.sum().clamp(min=1)

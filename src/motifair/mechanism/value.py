@@ -14,6 +14,30 @@ def evidence(alignment: Tensor, diversity: Tensor, diversity_weight: float) -> T
     return alignment + diversity_weight * diversity
 
 
+def judged(alignment: Tensor, diversity: Tensor, diversity_weight: float) -> Tensor:
+    """Return x_i = φ_i + α2·c_i·d_i, where variety counts only in so far as it helps.
+
+    c_i = min(1, max(φ_i, 0) / (½·mean of max(φ, 0))) is 1 from half of the usual alignment on, and
+    0 for an agent from whom the others learn nothing, or that harms them. Where the agents do not
+    agree on the whole (Σφ ≤ 0, as near a stationary point) a round tells nothing about anyone:
+    x = 0 for all.
+
+    >>> one = torch.ones(3)
+    >>> judged(torch.tensor([0.5, 0.25, -0.25]), one, 0.5).tolist()
+    [1.0, 0.75, -0.25]
+    >>> judged(torch.tensor([0.25, -0.125, -0.25]), one, 0.5).tolist()
+    [0.0, 0.0, 0.0]
+    """
+    helps = alignment.clamp(min=0)
+    usual = helps.mean(dim=-1, keepdim=True)
+    counted = (2 * helps / usual.clamp(min=1e-12)).clamp(max=1)
+    x = alignment + diversity_weight * counted * diversity
+    return torch.where(alignment.sum(dim=-1, keepdim=True) > 0, x, 0.0)
+
+
+EVIDENCE = {"sum": evidence, "judged": judged}
+
+
 def bounded(x: Tensor) -> Tensor:
     """Shift evidence so that its total is at least half of its total magnitude.
 
@@ -45,20 +69,17 @@ def quantised(value: Tensor) -> Tensor:
     return torch.round(value, decimals=VALUE_DIGITS)
 
 
-def update_value(
-    value: Tensor, alignment: Tensor, diversity: Tensor, *, rate: float, weight: float, rule: str
-) -> Tensor:
-    """E9: r_i ← r_i^{t−1} + α1(φ_i^t + α2 d_i), then r_i^t = r_i / Σ_j r_j, all `(..., A)`.
+def update_value(value: Tensor, x: Tensor, *, rate: float, rule: str) -> Tensor:
+    """E9: r_i ← r_i^{t−1} + α1·x_i^t, then r_i^t = r_i / Σ_j r_j, all `(..., A)`.
 
-    `rate` is α1, `weight` is α2; `rule="ema"` keeps (1−α1) of the old value instead of all of it.
-    Evidence passes through `bounded` first.
+    `x` is the evidence, `rate` is α1; `rule="ema"` keeps (1−α1) of the old value instead of all of
+    it. Evidence passes through `bounded` first.
 
     >>> r = torch.tensor([0.5, 0.5])
-    >>> update_value(r, torch.tensor([1.0, 0.0]), torch.zeros(2), rate=1.0, weight=1.0,
-    ...              rule="additive").tolist()
+    >>> update_value(r, torch.tensor([1.0, 0.0]), rate=1.0, rule="additive").tolist()
     [0.75, 0.25]
     """
-    x = bounded(evidence(alignment, diversity, weight))
+    x = bounded(x)
     kept = 1.0 if rule == "additive" else 1.0 - rate
     raised = kept * value + rate * x
     total = raised.sum(dim=-1, keepdim=True)

@@ -8,6 +8,7 @@ from importlib.metadata import entry_points
 from motifair.config import OPTIONS, Config, make_config
 from motifair.errors import MotifairError, nearest
 from motifair.methods.ablations import (
+    FedAvgWithOwn,
     RandomRewards,
     WithoutAggregation,
     WithoutAlignment,
@@ -36,7 +37,7 @@ METHODS: Mapping[str, type[Method]] = {
     for m in (
         SelfTrain, FedAvg, FedProx, FedSage, GCFL, GCFLPlus, FedStar, DW, EU, CFFL, CFFLLyu, CGSV,
         Motifair, WithoutAlignment, WithoutDiversity, WithoutAllocation, WithoutAggregation,
-        WithoutPrototypes, RandomRewards,
+        WithoutPrototypes, FedAvgWithOwn, RandomRewards,
     )
 }  # fmt: skip
 

@@ -20,7 +20,15 @@ class WithoutAlignment(Motifair):
     name = "motifair-alignment"
     stacked = True
     summary = "ablation: φ = 0, value by diversity alone"
-    options = Motifair.options - {"alignment_of", "alignment_against"}
+    options = Motifair.options - {
+        "alignment_of", "alignment_against", "alignment_rate", "evidence",
+    }  # fmt: skip
+
+    def __init__(self, config: Config) -> None:
+        # Without alignment there is none to judge by, and no gradient to upload.
+        usual = Config()
+        plain = {name: getattr(usual, name) for name in sorted(Motifair.options - self.options)}
+        super().__init__(replace(config, **plain))
 
     def align(self, seen: Seen, weights: Tensor) -> Tensor:
         """See no alignment."""
@@ -33,7 +41,7 @@ class WithoutDiversity(Motifair):
     name = "motifair-diversity"
     stacked = True
     summary = "ablation: α2 = 0, value by alignment alone"
-    options = Motifair.options - {"diversity_weight"}
+    options = Motifair.options - {"diversity_weight", "corroboration"}
 
     def __init__(self, config: Config) -> None:
         super().__init__(replace(config, diversity_weight=0.0))
@@ -75,6 +83,23 @@ class WithoutPrototypes(Motifair):
 
     def __init__(self, config: Config) -> None:
         super().__init__(replace(config, prototype_weight=0.0))
+
+
+class FedAvgWithOwn(Method):
+    """A control: federated averaging whose agents keep a model of their own beside, as motifair's.
+
+    What of motifair's fairness it has, comes of predicting with both.
+    """
+
+    name = "fedavg-own"
+    stacked = True
+    summary = "control: FedAvg, predicting with a model of one's own beside"
+    options = Method.options | {"own_weight"}
+
+    @property
+    def own_weight(self) -> float:
+        """η."""
+        return self.config.own_weight
 
 
 class RandomRewards(Method):

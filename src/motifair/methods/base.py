@@ -24,9 +24,10 @@ class Seen:
 
     `updates` are as the method prepared them, `sent` as they were uploaded, `gradients` the mean
     raw gradients, all `(A, D)`; the rest is `(A,)`: the norm of the last raw gradient, training
-    graphs, diversity (NaN for a method without motifs), the value after the previous round, the
-    mean of all earlier values (over `rounds` rounds, a tensor without axes). `seed` is the
-    federation's, for methods that draw something; `memory` is what the method itself keeps.
+    graphs, diversity (NaN for a method without motifs), value and alignment after the previous
+    round (NaN for who has none yet), the mean of all earlier values (over `rounds` rounds, a tensor
+    without axes). `seed` is the federation's, for methods that draw something; `memory` is what the
+    method itself keeps.
     `judge` tells how accurate the server's model would be on validation graphs with each of some
     updates added, `(A, D) -> (A,)`, for methods that ask agents to lend such graphs.
 
@@ -41,6 +42,7 @@ class Seen:
     graphs: Tensor
     diversity: Tensor
     value: Tensor
+    alignment: Tensor
     earlier_mean: Tensor
     rounds: Tensor
     seed: Tensor
@@ -120,6 +122,11 @@ class Method:
         return False
 
     @property
+    def own_weight(self) -> float:
+        """The share, in what an agent predicts, of a model that it trains alone beside (η)."""
+        return 0.0
+
+    @property
     def reward_step(self) -> float:
         """The step along the reward (s), for agents and server alike."""
         return 1.0
@@ -155,6 +162,10 @@ class Method:
         weighs the updates in the sum that agent i receives.
         """
         return size_weights(seen.graphs)
+
+    def lengthen(self, update: Tensor, seen: Seen, weights: Tensor) -> Tensor:
+        """Return the sum of the updates as the server and the agents move by it."""
+        return update
 
     def align(self, seen: Seen, weights: Tensor) -> Tensor:
         """Return φ, `(A,)`; NaN where the method has none."""

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from motifair.learning.objective import PrototypeTerm, Term, supervised
-from motifair.mechanism.aggregation import size_weights, value_weights
-from motifair.mechanism.alignment import ALIGNMENTS
+from motifair.mechanism.aggregation import lengthened, size_weights, value_weights
+from motifair.mechanism.alignment import ALIGNMENTS, alignment_with_peers
 from motifair.mechanism.allocation import reward_ratio
 from motifair.mechanism.payoff import SIZE_PAYOFFS, compensation, payoff
-from motifair.mechanism.value import update_value
+from motifair.mechanism.value import EVIDENCE, update_value
 from motifair.methods.base import Memory, Method, Seen
 
 
@@ -24,10 +24,11 @@ class Motifair(Method):
     returning = "own"
     options = frozenset(
         {
-            "share", "rings", "max_ring", "vocabulary_fraction", "tfidf", "alignment_of",
-            "alignment_against", "value_update", "value_rate", "diversity_weight", "aggregation",
-            "beta", "mask_scope", "retention", "reward_step", "prototype_distance",
-            "prototype_reduce", "prototype_weight", "budget", "payoff", "contribution",
+            "share", "rings", "max_ring", "chance", "vocabulary_fraction", "tfidf", "alignment_of",
+            "alignment_against", "alignment_rate", "corroboration", "evidence", "value_update",
+            "value_rate", "diversity_weight", "aggregation", "length", "beta", "mask_scope",
+            "retention", "reward_step", "own_weight", "prototype_distance", "prototype_reduce",
+            "prototype_weight", "budget", "payoff", "contribution",
         }
     )  # fmt: skip
 
@@ -43,13 +44,18 @@ class Motifair(Method):
 
     @property
     def uses_gradients(self) -> bool:
-        """Raw gradients are uploaded if they are what is aligned."""
-        return self.config.alignment_of == "gradient"
+        """Raw gradients are uploaded if they are what is aligned, or aligned with."""
+        return self.config.alignment_of == "gradient" or self.config.alignment_against == "peers"
 
     @property
     def mask_scope(self) -> str:
         """What a mask ranks."""
         return self.config.mask_scope
+
+    @property
+    def own_weight(self) -> float:
+        """η."""
+        return self.config.own_weight
 
     @property
     def reward_step(self) -> float:
@@ -71,16 +77,36 @@ class Motifair(Method):
         )
 
     def weigh(self, seen: Seen) -> Tensor:
-        """E12 with the values of the previous round, or E1."""
-        if self.config.aggregation == "size":
-            return size_weights(seen.graphs)
-        return value_weights(seen.value)
+        """E12 with the values of the previous round, E1, or E1 among agents of positive value."""
+        if self.config.aggregation == "value":
+            return value_weights(seen.value)
+        if self.config.aggregation == "trusted":
+            return size_weights(seen.graphs * (seen.value > 0))
+        return size_weights(seen.graphs)
+
+    def lengthen(self, update: Tensor, seen: Seen, weights: Tensor) -> Tensor:
+        """The sum as it is, or stretched towards the length of a typical update."""
+        if self.config.length == "mean":
+            return update
+        steps = self.config.local_epochs * (seen.graphs / self.config.batch_size).ceil()
+        return lengthened(update, seen.updates, weights, steps)
 
     def align(self, seen: Seen, weights: Tensor) -> Tensor:
-        """E7, its leave-one-out form, or E2 with E6."""
-        vectors = seen.gradients if self.uses_gradients else seen.updates
+        """φ of this round, or its running mean."""
+        found = self._align(seen, weights)
+        rate = self.config.alignment_rate
+        known = ~torch.isnan(seen.alignment)
+        return torch.where(known, (1 - rate) * seen.alignment + rate * found, found)
+
+    def _align(self, seen: Seen, weights: Tensor) -> Tensor:
+        """E7, its leave-one-out form, the others' votes, or E2 with E6."""
+        by_gradient = self.config.alignment_of == "gradient"
+        vectors = seen.gradients if by_gradient else seen.updates
         assert vectors is not None
         against = self.config.alignment_against
+        if against == "peers":
+            assert seen.gradients is not None
+            return alignment_with_peers(-vectors if by_gradient else vectors, seen.gradients)
         found = ALIGNMENTS[against](vectors, weights)
         if against == "shapley":
             # Shapley values add up to 1, cosines to about A: put both on one scale, so that the
@@ -92,14 +118,9 @@ class Motifair(Method):
 
     def valuate(self, seen: Seen, alignment: Tensor) -> Tensor:
         """E9."""
-        return update_value(
-            seen.value,
-            alignment,
-            seen.diversity,
-            rate=self.config.value_rate,
-            weight=self.config.diversity_weight,
-            rule=self.config.value_update,
-        )
+        c = self.config
+        x = EVIDENCE[c.evidence](alignment, seen.diversity, c.diversity_weight)
+        return update_value(seen.value, x, rate=c.value_rate, rule=c.value_update)
 
     def ratio(self, seen: Seen, value: Tensor) -> Tensor:
         """E3."""

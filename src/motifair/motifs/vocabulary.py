@@ -38,13 +38,21 @@ def tfidf(counts: sparse.csr_array, form: str) -> np.ndarray:
 
 
 def select_vocabulary(
-    counts: sparse.csr_array, keys: Sequence[str], *, fraction: float, form: str
+    counts: sparse.csr_array,
+    keys: Sequence[str],
+    *,
+    fraction: float,
+    form: str,
+    allowed: np.ndarray | None = None,
 ) -> Vocabulary:
     """Keep the ⌊fraction·V⌋ motifs (at least one) with the highest score, ties by key.
 
-    `counts` holds one agent's training graphs; its columns must be in order of key.
+    `counts` holds one agent's training graphs; its columns must be in order of key. Only motifs
+    that are `allowed` are looked at, by default all; if none of them occurs, none is kept.
     """
     score = tfidf(counts, form)
+    if allowed is not None:
+        score = np.where(allowed, score, -np.inf)
     occurring = int(np.isfinite(score).sum())
     count = min(occurring, max(1, int(fraction * occurring + 1e-9)))
     kept = np.argsort(-score, kind="stable")[:count]

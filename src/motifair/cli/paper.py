@@ -1,0 +1,124 @@
+"""`motifair paper`: make the paper's tables and figures again."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from motifair.errors import MotifairError
+
+if TYPE_CHECKING:
+    from motifair.cli.progress import RunProgress
+    from motifair.experiments.plan import Plan
+    from motifair.paper.study import Finding, Settings, Study
+
+
+def paper(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="table2, perturbed, tradeoff, payoff, ablation, lambda, scale, contribution, "
+            "datasets, claims, manipulation, search, or all."
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option(help="Folder for the results; the same again goes on.")
+    ] = Path("results"),
+    splits: Annotated[
+        int | None, typer.Option(min=1, help="Data splits; default as many as the study says.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Communication rounds.")] = 200,
+    datasets: Annotated[
+        str, typer.Option(help="Names joined by commas; default those of the study.")
+    ] = "",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    threads: Annotated[int | None, typer.Option(min=1, help="Workers; default all cores.")] = None,
+    memory: Annotated[
+        float | None, typer.Option(help="GiB of the GPU; default 80 % of what is free.")
+    ] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder with datasets.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the tables as JSON.")] = False,
+) -> None:
+    """Make a table or figure of the paper again, on splits that nothing was chosen on.
+
+    Results go to OUT/NAME, the runs behind them to OUT/runs, where studies share them.
+    """
+    from motifair.cli.progress import stop_on_signal
+    from motifair.federation.loop import Stopped
+    from motifair.paper.registry import choose_studies, load_study
+    from motifair.paper.study import Settings
+
+    names = choose_studies(name)
+    if out.exists() and not out.is_dir():
+        raise MotifairError(f"--out {out} is a file; name a folder.")
+    errors = Console(stderr=True)
+    with ExitStack() as stack:
+        progress = None if quiet else stack.enter_context(StudyProgress(errors))
+        settings = Settings(
+            out=out,
+            splits=splits,
+            rounds=rounds,
+            datasets=tuple(w.strip() for w in datasets.split(",") if w.strip()),
+            device=device,
+            threads=threads,
+            memory=memory,
+            data_dir=data_dir,
+            progress=progress or (lambda plan: None),
+            stop=stack.enter_context(stop_on_signal(errors)),
+        )
+        try:
+            found = {}
+            for study in map(load_study, names):
+                if len(names) > 1 and not quiet:
+                    errors.print(f"{study.name}: {study.summary}", highlight=False)
+                found[study.name] = _make(study, settings)
+        except Stopped:
+            errors.print("Saved. Give the same command again to go on.", highlight=False)
+            raise typer.Exit(130) from None
+    _print(found, out, as_json)
+
+
+class StudyProgress:
+    """Shows the runs of a study one after another, each with a bar that goes when it is done."""
+
+    def __init__(self, console: Console) -> None:
+        self.console, self.shown = console, ExitStack()
+
+    def __enter__(self) -> StudyProgress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shown.close()
+
+    def __call__(self, plan: Plan) -> RunProgress:
+        """Hear that a run begins."""
+        from motifair.cli.progress import RunProgress
+
+        self.shown.close()
+        return self.shown.enter_context(RunProgress([plan], self.console, transient=True))
+
+
+def _make(study: Study, settings: Settings) -> Finding:
+    """Run a study and write what it found, so that the next one may fail without loss."""
+    finding = study.run(settings)
+    finding.write(settings.out / study.name)
+    return finding
+
+
+def _print(found: dict[str, Finding], out: Path, as_json: bool) -> None:
+    if as_json:
+        content = {name: finding.to_json() for name, finding in found.items()}
+        typer.echo(json.dumps(content, indent=2, ensure_ascii=False))
+        return
+    console = Console()
+    for name, finding in found.items():
+        console.print(finding.title, style="bold", highlight=False)
+        for note in finding.notes:
+            console.print(note, highlight=False)
+        console.print(f"Results in {out / name}", highlight=False, soft_wrap=True)

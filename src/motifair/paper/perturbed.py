@@ -1,0 +1,17 @@
+"""The methods of Table 2 where agents differ in the quality of their data."""
+
+from __future__ import annotations
+
+from motifair.paper.study import PAYOFF_CONFIRMATION, Finding, Settings, Study
+from motifair.paper.table2 import compare_methods, describe
+
+SPLITS = 40
+
+
+def run(settings: Settings) -> Finding:
+    """Run all methods on data with quality tiers, for which the paper prints no table."""
+    compared = compare_methods(settings, {}, SPLITS, seed=PAYOFF_CONFIRMATION, perturbation="tiers")
+    return describe("All methods, perturbed data (quality tiers)", compared, printed=False)
+
+
+STUDY = Study("perturbed", "all methods where agents' data differ in quality", run)
