@@ -451,3 +451,19 @@ def test_the_last_of_two_assignments_wins() -> None:
 def test_a_word_that_assigns_nothing_is_refused(word: str) -> None:
     with pytest.raises(MotifairError, match=r"--set takes key=value"):
         parse_assignments(["rounds=3", word])
+
+
+@pytest.mark.parametrize(
+    ("idle", "by"),
+    [
+        ({"tfidf": "smooth"}, "vocabulary_fraction"),
+        ({"prototype_distance": "l2", "prototype_weight": 0}, "prototype_weight"),
+        ({"prototype_reduce": "sum", "prototype_weight": 0}, "prototype_weight"),
+        ({"corroboration": 3, "diversity_weight": 0}, "diversity_weight"),
+    ],
+)
+def test_an_option_that_another_one_takes_out_of_force_is_refused(
+    idle: dict[str, object], by: str
+) -> None:
+    with pytest.raises(MotifairError, match=rf"With {by}=. {next(iter(idle))} changes nothing"):
+        refuse_unused(make_config(idle), idle)

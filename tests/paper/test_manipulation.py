@@ -29,7 +29,8 @@ from motifair.mechanism.settlement import Share, Unsettled, settle
 from motifair.motifs import chance
 from motifair.motifs.extract import count_motifs
 from motifair.paper import attacks
-from motifair.paper.attacks import ATTACKS, HONEST, Attack, Dishonest, Scene
+from motifair.paper.attacks import ATTACKS, HONEST, Attack, Scene
+from motifair.paper.dishonest import Dishonest, settled
 from motifair.paper.manipulation import (
     LITERAL_OPTIONS,
     RULES,
@@ -356,7 +357,7 @@ def test_absence_is_settled_as_the_ledger_settles_it(value: list[int], absent: i
         "value": torch.tensor(value, dtype=torch.float64),
         "compensation": torch.zeros(len(value), dtype=torch.float64),
     }
-    found = attacks.settled(record, torch.tensor(here), float(budget))
+    found = settled(record, torch.tensor(here), float(budget))
     np.testing.assert_allclose(found, [paid[n] for n in names], atol=10)
 
 

@@ -148,7 +148,7 @@ def memory_needed(config: Config, members: Members) -> int:
     activations = 4 * config.hidden * rows_of_nodes
     models = 2 if make_method(config).own_weight else 1
     rows = 200 * len(members.train) * members.model.layout.size * models
-    graphs = 100 * models * sum(len(s.kind) + len(s.graphs.neighbour) for s in members.train)
+    graphs = 100 * sum(len(s.kind) + len(s.graphs.neighbour) for s in members.train)
     return activations + rows + graphs
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -106,21 +107,6 @@ class Agents:
         dtype: torch.dtype,
     ) -> None:
         self.federations = federations
-        self.alone: Agents | None = None
-        if method.own_weight:
-            alone = SelfTrain(method.config)
-            self.alone = Agents(
-                keys,
-                train,
-                test,
-                alone,
-                replace(training, terms=alone.terms(slice(0))),
-                batch_size=batch_size,
-                stacks=stacks,
-                threads=threads,
-                federations=federations,
-                dtype=dtype,
-            )
         self.keys, self.method, self.training = keys, method, training
         self.model = training.model
         self.shared = self.model.layout.shared(method.share)
@@ -149,6 +135,16 @@ class Agents:
         # a few more, in case a worker is held up.
         sizes = [loader.full.nodes for loader in self.loaders]
         self.portions = portions(sizes, self.threads * (1 if len(stacks) < 100 else 8))
+        self.alone = self._alone() if method.own_weight else None
+
+    def _alone(self) -> Agents:
+        """Return the same agents on the same graphs, training alone."""
+        found = copy(self)
+        found.alone, found.workers = None, None
+        found.method = SelfTrain(self.method.config)
+        found.shared = self.model.layout.shared(found.method.share)
+        found.training = replace(self.training, terms=found.method.terms(found.shared))
+        return found
 
     @property
     def same_batches(self) -> bool:

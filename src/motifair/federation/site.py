@@ -133,8 +133,7 @@ class Site:
             raise MotifairError("this round was answered, and another answer would give more away")
 
     def _join(self, download: Download) -> tuple[Upload, AgentsState, Tensor]:
-        initial = self.own.model.layout.initial(self.terms.config.seed, torch.float32)
-        state = self.agents.start(initial[None])
+        state = self._start()
         upload = replace(
             self._blank(download),
             graphs=len(self.own.train),
@@ -175,12 +174,12 @@ class Site:
         kept = _read(self._path(download.run, max(earlier))) if earlier else None
         if kept is None and download.weights is None:
             raise MotifairError(f"no state of an earlier round; {LOST}")
-        initial = self.own.model.layout.initial(self.terms.config.seed, torch.float32)
-        fresh = self.agents.start(initial[None])
         if kept is None:
+            fresh = self._start()
             kept = Kept("", b"", fresh, fresh.weights[:, self.shared])
-        if kept.state.own is None:  # of a run whose terms had no models of agents' own before
-            kept = replace(kept, state=replace(kept.state, own=fresh.own))
+        if self.agents.alone is not None and kept.state.own is None:
+            # The terms had no models of agents' own before.
+            kept = replace(kept, state=replace(kept.state, own=self._start().own))
         if download.weights is not None:
             weights = kept.state.weights.clone()
             weights[:, self.shared] = torch.from_numpy(download.weights)
@@ -196,6 +195,10 @@ class Site:
             kept.state,
             Downloads(reward.view(1, -1), retained, None, None),
         )
+
+    def _start(self) -> AgentsState:
+        initial = self.own.model.layout.initial(self.terms.config.seed, torch.float32)
+        return self.agents.start(initial[None])
 
     def _prototypes(self, state: AgentsState) -> Floats | None:
         if not self.method.uses_prototypes:

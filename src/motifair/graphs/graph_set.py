@@ -109,6 +109,24 @@ class GraphSet:
         once = np.flatnonzero(source < self.neighbour)
         return np.stack([source[once], self.neighbour[once]], axis=1), once
 
+    def with_edges(self, edges: ArrayLike, edge_label: ArrayLike | None) -> GraphSet:
+        """Return the same graphs with other edges.
+
+        >>> pair = GraphSet.build("pair", nodes=[2, 2], edges=[[0, 1]], target=[0, 1])
+        >>> pair.with_edges([[2, 3]], None).degree.tolist()
+        [0, 0, 1, 1]
+        """
+        return GraphSet.build(
+            self.name,
+            nodes=self.nodes,
+            edges=edges,
+            target=self.target,
+            classes=self.classes,
+            node_label=self.node_label,
+            edge_label=edge_label,
+            attribute=self.attribute,
+        )
+
     def select(self, graphs: ArrayLike) -> GraphSet:
         """Return the given graphs, in the given order."""
         chosen = np.asarray(graphs, dtype=np.int64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -54,20 +54,11 @@ def rewire(graphs: GraphSet, ratio: np.ndarray, rng: np.random.Generator) -> Gra
     for g in np.flatnonzero(ratio > 0):
         first, last = edge_bounds[g], edge_bounds[g + 1]
         start, n = int(graphs.node_start[g]), int(graphs.nodes[g])
-        free = _free_places(pairs[first:last] - start, n)
+        free = free_places(pairs[first:last] - start, n)
         count = min(int(ratio[g] * (last - first)), len(free))
         out = first + rng.choice(last - first, size=count, replace=False)
         moved[out] = free[rng.choice(len(free), size=count, replace=False)] + start
-    return GraphSet.build(
-        graphs.name,
-        nodes=graphs.nodes,
-        edges=moved,
-        target=graphs.target,
-        classes=graphs.classes,
-        node_label=graphs.node_label,
-        edge_label=labels,
-        attribute=graphs.attribute,
-    )
+    return graphs.with_edges(moved, labels)
 
 
 def wire_anew(graphs: GraphSet, labels: Ints | None, seed: int) -> GraphSet:
@@ -99,15 +90,7 @@ def wire_anew(graphs: GraphSet, labels: Ints | None, seed: int) -> GraphSet:
             rng = _rng_of(seed, np.sort(np.rec.fromarrays(known)), of_edges)
             count, n = edges.stop - edges.start, int(graphs.nodes[g])
             drawn[edges] = _some_pairs(n, count, rng) + nodes.start
-    return GraphSet.build(
-        graphs.name,
-        nodes=graphs.nodes,
-        edges=drawn,
-        target=graphs.target,
-        classes=graphs.classes,
-        node_label=ordered,
-        edge_label=kinds,
-    )
+    return replace(graphs, node_label=ordered, attribute=None).with_edges(drawn, kinds)
 
 
 def _rng_of(seed: int, *parts: np.ndarray) -> np.random.Generator:
@@ -131,7 +114,7 @@ def flip(target: Ints, classes: int) -> Ints:
     return (target + 1) % classes
 
 
-def _free_places(pairs: Ints, n: int) -> Ints:
+def free_places(pairs: Ints, n: int) -> Ints:
     """List the pairs of nodes that are not joined."""
     joined = np.zeros((n, n), dtype=bool)
     joined[pairs[:, 0], pairs[:, 1]] = True

@@ -92,6 +92,17 @@ def refuse_unused(config: Config, given: Mapping[str, object]) -> None:
                 f"Method {method.name} does not use {name} ({OPTIONS[name].metadata['help']}); "
                 f"leave it out. Options of its own: {', '.join(can)}."
             )
+    idle = {
+        "tfidf": ("vocabulary_fraction", 1.0),
+        "prototype_distance": ("prototype_weight", 0.0),
+        "prototype_reduce": ("prototype_weight", 0.0),
+        "corroboration": ("diversity_weight", 0.0),
+    }
+    for name, (other, value) in idle.items():
+        if name in changed and getattr(config, other) == value:
+            raise MotifairError(
+                f"With {other}={value:g} {name} changes nothing; leave it out, or set {other}."
+            )
     if "skew" in changed and config.partition not in ("dirichlet", "sizes"):
         raise MotifairError(
             f"partition={config.partition} does not use skew; leave it out, or use "

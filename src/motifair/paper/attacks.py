@@ -9,21 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor
 
-from motifair.config import Config
 from motifair.federation.members import Members
 from motifair.federation.protocol import Uploads
-from motifair.federation.server import Record
-from motifair.federation.simulation import Simulation
-from motifair.federation.state import FederationState
-from motifair.graphs.graph_set import GraphSet, Ints
 from motifair.graphs.partition import Partition
+from motifair.graphs.perturb import free_places
 from motifair.graphs.split import Split
 from motifair.motifs.vocabulary import MotifIndex
 
@@ -78,7 +73,7 @@ def renumbered(split: Split, agent: int, rng: np.random.Generator) -> Split:
         node_label=None if graphs.node_label is None else graphs.node_label[nodes],
         attribute=None if graphs.attribute is None else graphs.attribute[nodes],
     )
-    return replace(split, graphs=_rewired(moved, place[pairs], labels))
+    return replace(split, graphs=moved.with_edges(place[pairs], labels))
 
 
 def with_edges(split: Split, agent: int, rng: np.random.Generator, *, more: float) -> Split:
@@ -89,7 +84,7 @@ def with_edges(split: Split, agent: int, rng: np.random.Generator, *, more: floa
     added = []
     for g in np.unique(split.partition.train[agent]):
         start, there = graphs.node_start[g], pairs[bounds[g] : bounds[g + 1]]
-        free = _free_places(there - start, int(graphs.nodes[g]))
+        free = free_places(there - start, int(graphs.nodes[g]))
         count = min(int(np.ceil(more * len(there))), len(free))
         added.append(free[rng.choice(len(free), size=count, replace=False)] + start)
     new = np.concatenate(added)
@@ -97,7 +92,7 @@ def with_edges(split: Split, agent: int, rng: np.random.Generator, *, more: floa
     if graphs.edge_label is not None:
         old = graphs.edge_label[entry]
         labels = np.concatenate([old, rng.choice(old, size=len(new))])
-    return replace(split, graphs=_rewired(graphs, np.concatenate([pairs, new]), labels))
+    return replace(split, graphs=graphs.with_edges(np.concatenate([pairs, new]), labels))
 
 
 def duplicated(split: Split, agent: int, rng: np.random.Generator) -> Split:
@@ -125,26 +120,6 @@ def in_two(split: Split, agent: int, rng: np.random.Generator) -> Split:
     )
     roles = (*split.roles, split.roles[agent]) if split.roles else ()
     return replace(split, partition=partition, roles=roles)
-
-
-def _rewired(graphs: GraphSet, pairs: Ints, labels: Ints | None) -> GraphSet:
-    return GraphSet.build(
-        graphs.name,
-        nodes=graphs.nodes,
-        edges=pairs,
-        target=graphs.target,
-        classes=graphs.classes,
-        node_label=graphs.node_label,
-        edge_label=labels,
-        attribute=graphs.attribute,
-    )
-
-
-def _free_places(pairs: Ints, n: int) -> Ints:
-    """List the pairs of n nodes that are not joined."""
-    every = np.stack(np.triu_indices(n, k=1), axis=1)
-    joined = np.isin(every @ [n, 1], np.sort(pairs, axis=1) @ [n, 1])
-    return every[~joined]
 
 
 # Attacks on motif keys
@@ -366,86 +341,3 @@ ATTACKS = (
         by_gradient=True,
     ),
 )
-
-
-class Dishonest(Simulation):
-    """A simulation in which one agent of each federation follows an attack."""
-
-    def __init__(
-        self,
-        config: Config,
-        members: Members | Sequence[Members],
-        attack: Attack,
-        attacker: int,
-        **where: Any,
-    ) -> None:
-        super().__init__(config, members, **where)
-        assert attack.away is None or self.single
-        self.attack = attack
-        each = self.agents_each
-        first = each * torch.arange(len(self.members), device=self.device)
-        # The neighbour before is a good one for all attackers of the study.
-        self.own, self.other = first + attacker, first + (attacker - 1) % each
-        self.past: Past | None = None
-
-    @property
-    def plain(self) -> bool:
-        """Whether the attack is over before the first round: all that is sent is honest."""
-        return self.attack.uploads is honest_uploads and self.attack.away is None
-
-    @property
-    def recordable(self) -> bool:
-        """What an attack does during the rounds is decided on the host."""
-        return self.plain and super().recordable
-
-    def start(self) -> FederationState:
-        """Begin, with nothing remembered."""
-        self.past = None
-        return super().start()
-
-    def round(
-        self, state: FederationState, *, measure: bool = False
-    ) -> tuple[FederationState, Record]:
-        """One round, in which the attacker sends what it likes, or nothing at all."""
-        if self.plain:
-            return super().round(state, measure=measure)
-        before = state.server
-        trained, made = self.agents.train(
-            state.agents, before.round + 1, *self.server.for_agents(before)
-        )
-        scene = Scene(state.round + 1, self.config.rounds, self.own, self.other, self.past)
-        sent, present = self.attack.uploads(made, scene), self._present(scene)
-        server, downloads, record = self.server.step(before, sent, present)
-        if present is not None:
-            record["payoff"] = settled(record, present, self.config.budget)
-        new = FederationState(self.agents.adopt(state.agents, trained, downloads), server)
-        if measure:
-            record |= self.contributions(state, new, sent)
-        moved = (server.weights - before.weights) / self.method.reward_step
-        self.past = Past(
-            uploads=sent,
-            reward=downloads.reward,
-            aggregate=moved.view(len(self.members), -1),
-            alignment=record["alignment"].flatten(),
-        )
-        return new, record
-
-    def _present(self, scene: Scene) -> Tensor | None:
-        if self.attack.away is None or not self.attack.away(scene):
-            return None
-        present = torch.ones(self.agents_each, dtype=torch.bool, device=self.device)
-        present[self.own] = False
-        return present
-
-
-def settled(record: Record, present: Tensor, budget: float) -> Tensor:
-    """Return payoffs as the settlement has them: who is worth less than nothing pays, there or not.
-
-    >>> record = {"value": torch.tensor([0.75, 0.5, -0.25]), "compensation": torch.zeros(3)}
-    >>> settled(record, torch.tensor([True, True, False]), budget=2.0).tolist()
-    [1.5, 1.0, -0.5]
-    """
-    value = record["value"]
-    share = torch.where(present, value + record["compensation"], 0.0)
-    share = torch.where(value < 0, value, share)
-    return budget * share / share.sum(dim=-1, keepdim=True)

@@ -24,7 +24,8 @@ from motifair.files import write_atomic
 from motifair.learning.steady import steady_process
 from motifair.methods import make_method
 from motifair.paper import drawing
-from motifair.paper.attacks import ATTACKS, HONEST, Attack, Crew, Dishonest
+from motifair.paper.attacks import ATTACKS, HONEST, Attack, Crew
+from motifair.paper.dishonest import Dishonest
 from motifair.paper.intervals import with_interval
 from motifair.paper.study import Finding, Settings, Study
 

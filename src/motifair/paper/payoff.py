@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from motifair.evaluation.fairness import rank_fairness
 from motifair.evaluation.statistics import mean_interval
 from motifair.experiments.compare import Comparison
 from motifair.experiments.plan import Plan, split_data
+from motifair.experiments.result import Result
 from motifair.graphs.dataset import EMBEDDED
 from motifair.mechanism.payoff import SIZE_PAYOFFS
 from motifair.paper.drawing import legend_outside
@@ -95,24 +96,32 @@ NOTES = (
 )
 
 
+def paid_splits(plan: Plan, result: Result) -> list[Paid]:
+    """Return what the agents of each split were paid."""
+    found = []
+    for number, split in enumerate(result.splits):
+        payoff = split.history.columns["payoff"]
+        intact = np.array([1 - d.rewired for d in split_data(plan, number).damage])
+        fined = (payoff < 0).mean(axis=0)
+        found.append(Paid(payoff.mean(axis=0), fined, np.array(split.roles), intact))
+    return found
+
+
 def paid_by_rule(found: Comparison, plan: Plan) -> dict[str, list[Paid]]:
     """Collect what each rule pays on each split.
 
     A payoff rule does not change training, and rules by size are the same in all rounds, so those
     are computed here; only the two valuations were run.
     """
-    paid: dict[str, list[Paid]] = {rule: [] for rule in (*VALUED, *SIZE_PAYOFFS)}
-    for number, split in enumerate(found.first.splits):
-        damage = split_data(plan, number).damage
-        tier = np.array(split.roles)
-        intact = np.array([1 - d.rewired for d in damage])
-        for rule in VALUED:
-            payoff = found.results[rule].splits[number].history.columns["payoff"]
-            fined = (payoff < 0).mean(axis=0)
-            paid[rule].append(Paid(payoff.mean(axis=0), fined, tier, intact))
-        for rule, pay in SIZE_PAYOFFS.items():
-            fixed = pay(torch.tensor(split.graphs), plan.config.budget).numpy()
-            paid[rule].append(Paid(fixed, np.zeros(len(fixed)), tier, intact))
+    paid = {rule: paid_splits(plan, found.results[rule]) for rule in VALUED}
+    like = paid_splits(plan, found.first)
+    for rule, pay in SIZE_PAYOFFS.items():
+        fixed = [
+            pay(torch.tensor(s.graphs), plan.config.budget).numpy() for s in found.first.splits
+        ]
+        paid[rule] = [
+            replace(p, payoff=f, fined=np.zeros(len(f))) for p, f in zip(like, fixed, strict=True)
+        ]
     return paid
 
 

@@ -6,14 +6,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from scipy.stats import spearmanr
 
 from motifair.evaluation.fairness import fairness
 from motifair.evaluation.statistics import mean_interval, paired_difference
-from motifair.experiments.plan import Plan, split_data
+from motifair.experiments.plan import Plan
 from motifair.experiments.result import Result
+from motifair.paper.harm import TIERS
+from motifair.paper.payoff import paid_splits, spearman
 from motifair.paper.study import DATASETS, Finding, Settings, Study
 
 SEARCH, PAYOFF_SEARCH = 10_000, 30_000
@@ -113,16 +113,9 @@ def _row(result: Result, name: str, found: Mapping[str, Result]) -> dict[str, An
 
 def paid(plan: Plan, result: Result) -> dict[str, float]:
     """Mean payoff a round by tier, and its rank correlation with the quality of the graphs."""
-    by_tier: dict[str, list[float]] = {"low": [], "medium": [], "high": []}
-    ranks = []
-    for k, split in enumerate(result.splits):
-        payoff = split.history.columns["payoff"].mean(axis=0)
-        quality = [1 - d.rewired for d in split_data(plan, k).damage]
-        ranks.append(float(spearmanr(quality, payoff).statistic))
-        for tier, values in by_tier.items():
-            values.append(float(payoff[np.array(split.roles) == tier].mean()))
-    return {t: mean_interval(v)[0] for t, v in by_tier.items()} | {
-        "rank correlation": mean_interval(ranks)[0],
+    splits = paid_splits(plan, result)
+    return {t: mean_interval([s.of(t).mean() for s in splits])[0] for t in TIERS} | {
+        "rank correlation": mean_interval([spearman(s) for s in splits])[0],
         "personalised_accuracy": result.mean["personalised_accuracy"],
         "global_accuracy": result.mean["global_accuracy"],
     }
