@@ -37,6 +37,14 @@ def federation(tmp_path_factory):
             made.stop()
 
 
+@pytest.fixture(autouse=True)
+def _whole(federation):
+    """Bring back what an earlier test took down, so that one failure stays one failure."""
+    for name in ["server", *MEMBERS]:
+        if not federation.started[name].alive():
+            federation.start_server() if name == "server" else federation.start_site(name)
+
+
 @contextmanager
 def meanwhile(act):
     """Do something beside the body, and fail if it failed."""
@@ -63,9 +71,9 @@ def everybody(t):
 def rounds(federation):
     """One segment in which each site misbehaves once: by round."""
     federation.misbehave(
-        {"b": {"2": ["raise", 0]}, "c": {"3": ["grow", 2_000_000]}, "a": {"4": ["sleep", 2.5]}}
+        {"b": {"2": ["raise", 0]}, "c": {"3": ["grow", 2_000_000]}, "a": {"4": ["sleep", 4.5]}}
     )
-    ending, lines = federation.segment(rounds=6, deadline=2.0)
+    ending, lines = federation.segment(rounds=6, deadline=4.0)
     assert ending.how == "done"
     return {line["round"]: line for line in lines}
 
@@ -87,8 +95,8 @@ def test_a_reply_that_is_too_large_counts_as_absent(rounds):
 
 def test_the_deadline_ends_a_round_and_the_late_reply_is_not_taken_for_the_next(rounds):
     assert set(rounds[4]["replies"]) == {"b", "c"}
-    assert rounds[4]["failures"] == {"a": "did not reply within 2 s"}
-    assert 2.0 <= rounds[4]["seconds"] < 2.5
+    assert rounds[4]["failures"] == {"a": "did not reply within 4 s"}
+    assert 4.0 <= rounds[4]["seconds"] < 4.5
     assert rounds[5]["replies"] == everybody(5)
     assert rounds[6]["replies"] == everybody(6)
 
@@ -117,15 +125,14 @@ def test_a_lost_site_is_missed_until_it_is_back_in_a_later_segment(federation):
 
     def lose():
         time.sleep(0.5)
-        federation.wait_for(rounds=1)
+        wait_until(lambda: any(set(line["replies"]) == set(MEMBERS) for line in federation.lines()))
         federation.started["b"].kill()
 
-    with meanwhile(lose):
-        ending, lines = federation.segment(rounds=4, deadline=1.5)
+    with meanwhile(lose):  # on a busy machine the workers may miss the first round
+        ending, lines = federation.segment(rounds=5, deadline=3)
     assert ending.how == "done"
-    assert lines[0]["replies"] == everybody(1)
-    assert lines[-1]["failures"] == {"b": "did not reply within 1.5 s"}
-    ending, lines = federation.segment(rounds=1, deadline=3, min_sites=2)
+    assert lines[-1]["failures"] == {"b": "did not reply within 3 s"}
+    ending, lines = federation.segment(rounds=1, deadline=5, min_sites=2)
     assert set(lines[0]["replies"]) == {"a", "c"}
     federation.start_site("b")
     ending, lines = federation.segment(rounds=1, min_sites=3)
@@ -162,7 +169,7 @@ def test_a_driver_that_is_not_ours_is_refused(federation):
 
 def test_pushed_code_is_refused_and_the_round_goes_on_without_it(federation, tmp_path):
     federation.misbehave({})
-    job = export(tmp_path, MEMBERS, {"rounds": 3, "bytes": 10, "deadline": 2})
+    job = export(tmp_path, MEMBERS, {"rounds": 3, "bytes": 10, "deadline": 4})
     trace = tmp_path / "trace"
     (job / "app_a" / "custom").mkdir()
     (job / "app_a" / "custom" / "agents.py").write_text(f"open({str(trace)!r}, 'w')")
