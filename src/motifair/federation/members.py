@@ -54,7 +54,7 @@ def prepare(config: Config, split: Split, *, seed: int) -> Members:
     train, lent = _lend(method, split, seed)
     features = fit_features(graphs, np.concatenate(train), config.features)
     model = method.model(features.width, graphs.classes, config.hidden, config.layers)
-    vocabularies = _vocabularies(config, split, train) if method.uses_motifs else None
+    found = vocabularies(config, split, train) if method.uses_motifs else None
 
     extra = _structure_of(graphs) if model.structure else None
 
@@ -75,13 +75,12 @@ def prepare(config: Config, split: Split, *, seed: int) -> Members:
         numbers=tuple(train),
         lent_numbers=lent,
         train=tuple(
-            shard(t, None if vocabularies is None else vocabularies[k].incidence)
-            for k, t in enumerate(train)
+            shard(t, None if found is None else found[k].incidence) for k, t in enumerate(train)
         ),
         test=tuple(shard(t) for t in split.partition.test),
         global_test=shard(split.partition.global_test),
         lent=shard(lent),
-        index=None if vocabularies is None else MotifIndex.of([v.keys for v in vocabularies]),
+        index=None if found is None else MotifIndex.of([v.keys for v in found]),
     )
 
 
@@ -98,7 +97,8 @@ def _structure_of(graphs: GraphSet) -> np.ndarray:
     return _LAST_STRUCTURE[0][1]
 
 
-def _vocabularies(config: Config, split: Split, train: list[np.ndarray]) -> list[Vocabulary]:
+def vocabularies(config: Config, split: Split, train: list[np.ndarray]) -> list[Vocabulary]:
+    """Choose the motifs of each agent."""
     graphs = split.graphs
     kind = resolve_features(graphs, config.features)
     labels = motif_labels(graphs, kind)

@@ -73,8 +73,7 @@ class Terms:
     @property
     def pays_by_value(self) -> bool:
         """Whether members are paid by their value; else all who are present get the same."""
-        options = make_method(self.config).options
-        return "payoff" in options and self.config.payoff == "paper"
+        return pays_by_value(self.config)
 
     @property
     def digest(self) -> str:
@@ -107,6 +106,11 @@ class Terms:
             pays="value" if self.pays_by_value else "equal",
             config=self.config.to_json(),
         )
+
+
+def pays_by_value(config: Config) -> bool:
+    """Whether the method pays agents by their value; else all get the same."""
+    return "payoff" in make_method(config).options and config.payoff == "paper"
 
 
 def read_terms(path: Path) -> Terms:

@@ -1,0 +1,1 @@
+"""The dashboard: a federation in a browser."""
