@@ -100,7 +100,7 @@ class Config:
         choices=("value", "size", "trusted"),
     )
     # Reward
-    length: str = _option(
+    aggregate_length: str = _option(
         "mean",
         "of the aggregate: as E12 has it, or that of a typical update",
         choices=("mean", "typical"),
@@ -163,7 +163,7 @@ PROFILES: Mapping[str, Mapping[str, Any]] = {
         "evidence": "judged",
         "diversity_weight": 0.3,
         "aggregation": "trusted",
-        "length": "typical",
+        "aggregate_length": "typical",
         "own_weight": 0.4,
         "prototype_distance": "unit",
         "prototype_reduce": "mean",

@@ -30,13 +30,17 @@ CASES = {
     "fast running mean": {"alignment_rate": 0.6, "value_rate": 0.5, "rounds": 5},
     "three must hold a motif": {"corroboration": 3, "chance": False, "diversity_weight": 2.0},
     "plain sum": {"evidence": "sum", "corroboration": 1, "diversity_weight": 2.0},
-    "as long as the mean": {"length": "mean", "beta": 5.0},
+    "as long as the mean": {"aggregate_length": "mean", "beta": 5.0},
     "nothing of one's own": {"own_weight": 0.0},
     "mostly one's own": {"own_weight": 0.9, "share": "conv", "batch_size": 7},
     "three steps, a tenth kept": {"reward_step": 3.0, "retention": 0.1},
     "no dropout": {"dropout": 0.0, "retention": 0.5},
     "dropout 0.3": {"dropout": 0.3, "tfidf": "smooth", "prototype_reduce": "sum"},
-    "the paper's with one part": {"profile": "paper", "own_weight": 0.5, "length": "typical"},
+    "the paper's with one part": {
+        "profile": "paper",
+        "own_weight": 0.5,
+        "aggregate_length": "typical",
+    },
     "the paper's with peers": {"profile": "paper", "alignment_against": "peers"},
 }
 

@@ -61,11 +61,11 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "everything for the positive": {"beta": "inf"},
     "votes of gradients": {"alignment_of": "gradient", "alignment_rate": 0.5},
     "alignment with all": {"alignment_against": "all", "alignment_rate": 1.0},
-    "value weights": {"aggregation": "value", "length": "mean"},
+    "value weights": {"aggregation": "value", "aggregate_length": "mean"},
     "the plain sum as evidence": {"evidence": "sum", "corroboration": 3, "chance": False},
     "no model of one's own": {"own_weight": 0.0},
     "a model of one's own in mini-batches": {"own_weight": 0.7, "batch_size": 7, "share": "conv"},
-    "contributions to a sum of its own length": {"contribution": True, "length": "mean"},
+    "contributions to a sum of its own length": {"contribution": True, "aggregate_length": "mean"},
     "the paper's profile": {"profile": "paper"},
     "fifteen agents": {"agents": 15, "partition": "iid", "payoff": "shapley", "contribution": True},
 }

@@ -76,14 +76,14 @@ def test_agents_that_take_many_steps_are_stretched_by_the_root_of_it() -> None:
 
 
 def test_a_method_counts_the_steps_that_agents_take() -> None:
-    config = make_config({"batch_size": 10, "local_epochs": 2, "length": "typical"})
+    config = make_config({"batch_size": 10, "local_epochs": 2, "aggregate_length": "typical"})
     updates = torch.tensor([[3.0, 4.0], [3.0, -4.0]], dtype=torch.float64)
     weights = torch.tensor([0.5, 0.5], dtype=torch.float64)
     seen = SimpleNamespace(graphs=torch.tensor([10, 11]), updates=updates)
     update = torch.tensor([3.0, 0.0], dtype=torch.float64)
     found = make_method(config).lengthen(update, seen, weights)  # type: ignore[arg-type]
     assert found.tolist() == pytest.approx([3 * (5 / 3) ** (1 / 3), 0.0])  # 2 and 4 steps
-    plain = make_method(replace(config, length="mean"))
+    plain = make_method(replace(config, aggregate_length="mean"))
     assert plain.lengthen(update, seen, weights) is update  # type: ignore[arg-type]
 
 

@@ -82,7 +82,7 @@ CHOICES = {
     "evidence": ("sum", "judged"),
     "value_update": ("additive", "ema"),
     "aggregation": ("value", "size", "trusted"),
-    "length": ("mean", "typical"),
+    "aggregate_length": ("mean", "typical"),
     "mask_scope": ("global", "layer"),
     "prototype_distance": ("l2", "unit"),
     "prototype_reduce": ("sum", "mean"),
@@ -108,7 +108,7 @@ class Options:
     value_rate: float = 0.05
     diversity_weight: float = 1.0
     aggregation: str = "value"
-    length: str = "mean"
+    aggregate_length: str = "mean"
     beta: float = 1.0
     mask_scope: str = "global"
     retention: float = 0.0
@@ -586,7 +586,7 @@ def federate(
 
         weights = aggregation_weights(values, sizes, options)
         update = weighted_sum(weights, updates)
-        if options.length == "typical":
+        if options.aggregate_length == "typical":
             update = stretched(update, updates, weights, steps)
         server = server + options.reward_step * update
         aligned = updates if options.alignment_of == "update" else gradients

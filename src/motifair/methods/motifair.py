@@ -26,9 +26,9 @@ class Motifair(Method):
         {
             "share", "rings", "max_ring", "chance", "vocabulary_fraction", "tfidf", "alignment_of",
             "alignment_against", "alignment_rate", "corroboration", "evidence", "value_update",
-            "value_rate", "diversity_weight", "aggregation", "length", "beta", "mask_scope",
-            "retention", "reward_step", "own_weight", "prototype_distance", "prototype_reduce",
-            "prototype_weight", "budget", "payoff", "contribution",
+            "value_rate", "diversity_weight", "aggregation", "aggregate_length", "beta",
+            "mask_scope", "retention", "reward_step", "own_weight", "prototype_distance",
+            "prototype_reduce", "prototype_weight", "budget", "payoff", "contribution",
         }
     )  # fmt: skip
 
@@ -86,7 +86,7 @@ class Motifair(Method):
 
     def lengthen(self, update: Tensor, seen: Seen, weights: Tensor) -> Tensor:
         """The sum as it is, or stretched towards the length of a typical update."""
-        if self.config.length == "mean":
+        if self.config.aggregate_length == "mean":
             return update
         steps = self.config.local_epochs * (seen.graphs / self.config.batch_size).ceil()
         return lengthened(update, seen.updates, weights, steps)
