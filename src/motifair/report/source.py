@@ -105,19 +105,25 @@ def _motifs(folder: Path, split: int) -> dict[str, tuple[str, ...]]:
     return {name: own.keys for name, own in zip(data.names, found, strict=True)}
 
 
-def _deployed(office: Office, run: str | None) -> Source:
+def read_ledger(where: str, run: str | None = None) -> tuple[Entry, ...]:
+    """Read the entries of a run, which must be named where the ledger has several."""
     from motifair.ledger.store import open_ledger
 
-    with open_ledger(office.ledger, write=False) as ledger:
+    with open_ledger(where, write=False) as ledger:
         runs = ledger.runs()
         if run is None and len(runs) != 1:
             raise MotifairError(
-                f"The ledger of {office.folder} has {len(runs)} runs ({', '.join(runs)}); name one."
+                f"The ledger {ledger.name} has {len(runs)} runs ({', '.join(runs)}); name one."
             )
         name = run or runs[0]
-        entries = tuple(ledger.entries(name))
-    if not entries:
-        raise MotifairError(f"There is no run '{name}' in {office.ledger}; it has {runs}.")
+        if name not in runs:
+            raise MotifairError(f"There is no run '{name}' in {ledger.name}; it has {runs}.")
+        return tuple(ledger.entries(name))
+
+
+def _deployed(office: Office, run: str | None) -> Source:
+    entries = read_ledger(office.ledger, run)
+    name = entries[0].run
     position = load_position(office.run(name) / POSITION)
     roster = () if position is None else position.roster
     path = office.run(name) / RESULT

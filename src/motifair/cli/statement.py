@@ -1,0 +1,95 @@
+"""`motifair statement`: what an agent was paid, and why."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from motifair.errors import MotifairError
+
+if TYPE_CHECKING:
+    from motifair.ledger.statement import Statement
+
+FORMATS = ("text", "json", "html", "pdf")
+
+
+def statement(
+    agent: Annotated[str, typer.Option(help="Whose statement.")],
+    run: Annotated[
+        Path | None, typer.Option(help="Folder of `motifair run --out`, or an operator's folder.")
+    ] = None,
+    ledger: Annotated[
+        str | None,
+        typer.Option(help="A ledger alone: file of SQLite, or URL of PostgreSQL."),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the run, where a ledger has several.")
+    ] = None,
+    split: Annotated[int, typer.Option(help="Split of a simulated run, from 0.")] = 0,
+    round_: Annotated[int | None, typer.Option("--round", help="One round alone.")] = None,
+    format_: Annotated[str, typer.Option("--format", help="text, json, html or pdf.")] = "text",
+    out: Annotated[Path | None, typer.Option(help="File to write; default the terminal.")] = None,
+) -> None:
+    """Say what an agent was paid, what each part of it comes from, and how to verify it."""
+    from motifair.files import write_atomic
+
+    if format_ not in FORMATS:
+        raise MotifairError(f"There is no format {format_}; there are {', '.join(FORMATS)}.")
+    if format_ == "pdf" and out is None and _is_terminal():
+        raise MotifairError("A PDF is not for the terminal; name a file with --out FILE.")
+    if out is not None and not out.absolute().parent.is_dir():
+        raise MotifairError(f"There is no folder {out.absolute().parent}. Make it first.")
+    made = _read(run, ledger, agent, name, split)
+    content = _written(made if round_ is None else made.only(round_), format_, out is None)
+    if out is not None:
+        write_atomic(out, content)
+        typer.echo(f"Written to {out}")
+    else:
+        typer.echo(content, nl=False)
+
+
+def _is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+def _read(
+    run: Path | None, ledger: str | None, agent: str, name: str | None, split: int
+) -> Statement:
+    from motifair.ledger.statement import make_statement
+    from motifair.ledger.verify import verify
+    from motifair.report.source import read_ledger, read_source
+
+    if (run is None) == (ledger is None):
+        raise MotifairError("Name one run: either --run FOLDER or --ledger FILE_OR_URL.")
+    if run is not None:
+        source = read_source(run, run=name, split=split)
+        entries, graphs, motifs = source.entries, source.graphs, source.motifs
+        place, folder = source.ledger, str(run)
+    else:
+        assert ledger is not None
+        entries, graphs, motifs = read_ledger(ledger, name), {}, {}
+        place, folder = ledger, None
+    verdict = verify(entries)
+    if not verdict.fits:
+        raise MotifairError(f"A statement needs a ledger that fits. {verdict}")
+    return make_statement(
+        entries, agent, graphs=graphs, motifs=motifs, ledger=place, folder=folder, split=split
+    )
+
+
+def _written(made: Statement, format_: str, terminal: bool) -> str | bytes:
+    from motifair.report.statement import as_html, as_pdf, as_text
+
+    if format_ == "json":
+        return json.dumps(made.to_json(), indent=2, ensure_ascii=False) + "\n"
+    if format_ == "html":
+        return as_html(made)
+    if format_ == "pdf":
+        return as_pdf(made)
+    from rich.console import Console
+
+    return as_text(made, Console().width if terminal else 100)

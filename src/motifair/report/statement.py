@@ -1,0 +1,234 @@
+"""A statement as people read it: in the terminal, in a browser, on paper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from io import StringIO
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from motifair.errors import MotifairError
+from motifair.ledger.entry import clean_reason
+from motifair.ledger.export import decimal
+from motifair.ledger.statement import LEANED_ON, PARTS, Motif, Payment, Statement
+
+LABELS = {
+    "initial": "initial equal share",
+    "alignment": "alignment",
+    "diversity": "diversity",
+    "adjustment": "adjustment",
+    "value": "value",
+    "equal": "equal share",
+    "compensation": "compensation",
+    "redistribution": "penalties of others",
+    "penalty": "penalty",
+    "rounding": "rounding",
+}
+COLUMNS = {
+    "initial": "initial",
+    "alignment": "aligned",
+    "diversity": "diverse",
+    "adjustment": "adjusted",
+    "compensation": "late",
+    "redistribution": "others'",
+}  # short, for the terminal: where a name is not here, it is short itself
+MOST_ROUNDS, MOST_NOTES, MOST_MOTIFS = 20, 12, 24
+BAR = 140  # width of the bars in units of their own
+
+
+def as_text(statement: Statement, width: int = 80) -> str:
+    """Return a statement for the terminal: totals, a few of many rounds, and how to verify."""
+    console = Console(
+        file=StringIO(), width=width, markup=False, highlight=False, emoji=False, no_color=True
+    )
+    console.print(f"Statement for {clean_reason(statement.agent)}")
+    console.print(_about(statement) + "\n")
+    console.print(_totals(statement))
+    console.print("\n" + "\n".join(_instead(statement)) + "\n")
+    for sentence in statement.sentences:
+        console.print(sentence)
+    shown = _chosen(statement.rounds)
+    console.print()
+    console.print(_rounds(statement, shown))
+    for line in _notes(shown):
+        console.print(line)
+    for title, lines in (
+        ("Motifs", _motifs(statement)),
+        ("Updates that the federation leaned on", _leaned(statement)),
+        ("How to verify", _verify(statement)),
+    ):
+        console.print(f"\n{title}")
+        for line in lines:
+            # A command or a hash is in one piece, to be copied.
+            console.print(line, soft_wrap=line.startswith("  "))
+    return _plain(console)
+
+
+def as_html(statement: Statement) -> str:
+    """Return a statement as one HTML document that needs nothing else, for screen and print."""
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    template = environment.from_string(_asset("statement.html"))
+    return template.render(
+        s=statement,
+        theme=_asset("theme.css"),
+        about=_about(statement),
+        labels=LABELS,
+        meaning=PARTS,
+        bars=_bars(statement),
+        rows=[_row(statement, p) for p in statement.rounds],
+        instead=_instead(statement),
+        motifs=_motifs(statement),
+        leaned=LEANED_ON,
+    )
+
+
+def as_pdf(statement: Statement) -> bytes:
+    """Return the same document as PDF."""
+    try:
+        from weasyprint import HTML
+    except (ImportError, OSError) as error:  # OSError: the package is there, Pango is not
+        raise MotifairError(
+            "A PDF needs WeasyPrint: install motifair with `pip install 'motifair[pdf]'`, or use "
+            f"--format html ({clean_reason(str(error))})."
+        ) from None
+    written: bytes = HTML(string=as_html(statement)).write_pdf()
+    return written
+
+
+def _about(s: Statement) -> str:
+    unpaid = sum(not p.settled for p in s.rounds)
+    rounds = f"{len(s.rounds)} rounds" if len(s.rounds) != 1 else f"round {s.rounds[0].round}"
+    late = f", {unpaid} of them not settled" if unpaid else ""
+    return clean_reason(f"run {s.run}, method {s.method}, {rounds}{late}; amounts in {s.currency}")
+
+
+def _totals(s: Statement) -> Table:
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column()
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column()
+    for name in s.parts:
+        table.add_row(LABELS[name], s.money(s.totals[name]), PARTS[name])
+    table.add_row("payoff", s.money(s.payoff), "what it was paid: the sum of the amounts above")
+    return table
+
+
+def _instead(s: Statement) -> list[str]:
+    """Say what other rules would have paid for the same rounds."""
+    lines = [f"Had all who were there been paid the same: {s.money(s.equal)}"]
+    shapley = s.shapley
+    if shapley is not None:
+        lines.append(f"By the Shapley value of the numbers of graphs: {s.money(shapley)}")
+    return lines
+
+
+def _chosen(rounds: Sequence[Payment]) -> list[Payment]:
+    """Choose of many rounds the first, the last, the best and the worst paid."""
+    if len(rounds) <= MOST_ROUNDS:
+        return list(rounds)
+    by_payoff = sorted(rounds, key=lambda p: (p.payoff, p.round))
+    chosen = {p.round: p for p in (*rounds[:4], *rounds[-4:], *by_payoff[:3], *by_payoff[-3:])}
+    return [chosen[t] for t in sorted(chosen)]
+
+
+def _rounds(s: Statement, shown: Sequence[Payment]) -> Table:
+    some = len(shown) < len(s.rounds)
+    title = "Rounds: the first, the last, the best and the worst paid" if some else "Rounds"
+    table = Table(title=title, title_justify="left", title_style="", box=SIMPLE_HEAD, padding=0)
+    names = [*s.parts, "payoff"]
+    for name in ("round", *names):
+        table.add_column(COLUMNS.get(name, name), justify="right", overflow="fold")
+    for p in shown:
+        amounts = {**p.amounts, "payoff": p.payoff}
+        mark = " *" if p.note else "  "
+        table.add_row(f"{p.round}{mark}", *(s.money(amounts.get(n, 0)) for n in names))
+    return table
+
+
+def _notes(shown: Sequence[Payment]) -> Iterator[str]:
+    """Say what the stars stand for."""
+    noted = [p for p in shown if p.note]
+    yield from (f"* round {p.round}: {p.note}" for p in noted[:MOST_NOTES])
+    if len(noted) > MOST_NOTES:
+        yield f"* and {len(noted) - MOST_NOTES} more; --format html, pdf or json has all of them"
+
+
+def _motifs(s: Statement) -> list[str]:
+    """List what the member brought, by who else has it."""
+    if s.motifs is None:
+        return ["The motifs are not known here, or the method has none."]
+    groups: dict[str, list[Motif]] = {"that nobody else has": [], "that others have, too": []}
+    for motif in s.motifs:
+        groups["that others have, too" if motif.others else "that nobody else has"].append(motif)
+    return [_group(name, found) for name, found in groups.items()]
+
+
+def _group(name: str, motifs: Sequence[Motif]) -> str:
+    if not motifs:
+        return f"None {name}."
+    counts = sum(m.counts for m in motifs)
+    told = "all count" if counts == len(motifs) else f"{counts} of them count"
+    keys = ", ".join(m.key for m in motifs[:MOST_MOTIFS])
+    more = len(motifs) - MOST_MOTIFS
+    rest = f", and {more} more" if more > 0 else ""
+    return f"{len(motifs)} {name} ({told} as diversity): {keys}{rest}."
+
+
+def _leaned(s: Statement) -> Iterator[str]:
+    found = s.leaned_on
+    if not found:
+        yield "There is no alignment in this ledger that would tell."
+        return
+    yield ", ".join(f"round {p.round} ({100 * (p.lean or 0):.1f} %)" for p in found)
+    yield LEANED_ON
+
+
+def _verify(s: Statement) -> Iterator[str]:
+    for command, does in s.verification:
+        yield f"  {command}"
+        yield does
+    yield f"There are {s.entries} entries; the hash of the last one, the head:"
+    yield f"  {s.head}"
+
+
+def _row(s: Statement, p: Payment) -> dict[str, Any]:
+    """Return what the table of rounds has in one row."""
+    return {
+        "round": p.round,
+        "value": decimal(p.value, 12)[:-8],
+        "amounts": [s.money(p.amounts.get(name, 0)) for name in s.parts],
+        "payoff": s.money(p.payoff),
+        "instead": [s.money(p.equal), *([] if s.shapley is None else [s.money(p.shapley)])],
+        "note": p.note,
+    }
+
+
+def _bars(s: Statement) -> dict[str, dict[str, float]]:
+    """Return where the bar of each part begins, and how long it is."""
+    amounts = [s.totals[name] for name in s.parts]
+    low, high = min([0, *amounts]), max([0, *amounts])
+    scale = BAR / ((high - low) or 1)
+    return {
+        name: {"x": (min(units, 0) - low) * scale, "width": abs(units) * scale}
+        for name, units in zip(s.parts, amounts, strict=True)
+    }
+
+
+def _asset(name: str) -> str:
+    return (files("motifair.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+def _plain(console: Console) -> str:
+    """Return what was printed; whatever could command a terminal is left out."""
+    written = console.file
+    assert isinstance(written, StringIO)
+    lines = written.getvalue().split("\n")
+    return "\n".join("".join(filter(str.isprintable, x)).rstrip() for x in lines[:-1]) + "\n"

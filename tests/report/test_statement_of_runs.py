@@ -1,0 +1,128 @@
+"""Statements of real runs: alignment and diversity as recorded explain every value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deployed import NAMES, Answer, World, away, opened, sealed, terms_of
+
+import motifair
+from motifair.federation.records import Download
+from motifair.ledger.entry import Entry
+from motifair.ledger.statement import Statement, make_statement
+from motifair.report.source import read_source
+
+TINY = 1000  # of 1e-12
+SMALL = {"rounds": 5, "agents": 4, "hidden": 16, "threads": 1}
+FAST = {
+    "value_rate": 1.0, "alignment_rate": 1.0, "diversity_weight": 0.0, "value_update": "ema",
+}  # values turn at once  # fmt: skip
+
+
+def all_of(entries: list[Entry], **known: Any) -> Mapping[str, Statement]:
+    names = sorted({x.agent for e in entries for x in e.lines})
+    return {name: make_statement(entries, name, **known) for name in names}
+
+
+def assert_explained(entries: list[Entry]) -> None:
+    """Nothing is left to adjust, and all adds up."""
+    found = all_of(entries)
+    for s in found.values():
+        for p in s.rounds:
+            assert p.origin is not None
+            assert abs(p.origin.adjustment) <= TINY, (s.agent, p.round)
+            assert "does not follow" not in p.note
+            assert sum(p.amounts.values()) == p.payoff
+        assert s.totals["adjustment"] == 0
+    settled = sum(e.budget for e in entries if e.settled)
+    assert sum(s.payoff for s in found.values()) == settled
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"profile": "paper"},
+        {"value_update": "ema", "value_rate": 0.5},
+        {"method": "motifair-diversity"},
+        {"method": "motifair-alignment"},
+    ],
+    ids=str,
+)
+def test_the_values_of_a_simulation_are_explained(options: dict[str, Any], tmp_path: Path) -> None:
+    result = motifair.run("planted", out=tmp_path, **SMALL, **options)
+    source = read_source(tmp_path)
+    assert_explained(list(source.entries))
+    split = result.splits[0]
+    for k, name in enumerate(split.names):
+        s = make_statement(source.entries, name, graphs=source.graphs, motifs=source.motifs)
+        paid = float(split.history.columns["payoff"][:, k].sum())
+        assert float(s.money(s.payoff)) == pytest.approx(paid, abs=1e-5)
+        assert s.motifs is not None
+        assert {m.key for m in s.motifs} == set(source.motifs[name])
+        assert s.shapley is not None
+        assert s.totals["alignment"] == 0 or options.get("method") != "motifair-alignment"
+        assert s.totals["diversity"] == 0 or options.get("method") != "motifair-diversity"
+
+
+def test_a_simulation_that_pays_equally_has_equal_shares_alone(tmp_path: Path) -> None:
+    motifair.run("planted", out=tmp_path, method="fedavg", **SMALL)
+    source = read_source(tmp_path)
+    for name in source.agents:
+        s = make_statement(source.entries, name, graphs=source.graphs)
+        assert s.parts in (("equal",), ("equal", "rounding"))
+        assert s.payoff == s.equal == 5 * 250_000
+
+
+def test_the_values_of_a_federation_with_absences_are_explained(tmp_path: Path) -> None:
+    world = World(tmp_path / "w", terms_of(rounds=5), away({"bank-d": {1, 3}, "bank-b": {4}}))
+    assert world.drive()
+    assert_explained(world.entries())
+    s = make_statement(world.entries(), "bank-d")
+    assert [p.payoff == 0 for p in s.rounds] == [True, False, True, False, False]
+    assert s.rounds[0].note == "absent (no answer today)"
+
+
+def test_below_the_quorum_values_rest_and_are_explained(tmp_path: Path) -> None:
+    pattern = {name: {2} for name in NAMES[1:]}
+    world = World(tmp_path / "w", terms_of(), away(pattern))
+    assert world.drive()
+    assert not world.rounds()[1].settled
+    assert_explained(world.entries())
+
+
+def test_penalties_of_who_harmed_are_explained(tmp_path: Path) -> None:
+    def meddle(name: str, task: Download, answer: Answer) -> bytes:
+        if name != "bank-d" or task.round != 2:
+            return answer()
+        upload = opened(answer())
+        assert upload.update is not None
+        return sealed(replace(upload, update=-upload.update))
+
+    world = World(tmp_path / "w", terms_of(**FAST), meddle)
+    assert world.drive()
+    assert_explained(world.entries())
+    fined = make_statement(world.entries(), "bank-d")
+    assert fined.rounds[1].amounts == {"penalty": world.line(2, "bank-d").payoff}
+    assert fined.totals["penalty"] < 0
+    gained = [make_statement(world.entries(), n).totals["redistribution"] for n in NAMES[:3]]
+    assert abs(sum(gained) + fined.totals["penalty"]) <= 2
+
+
+def test_members_who_come_and_go_are_explained(tmp_path: Path) -> None:
+    folder = tmp_path / "w"
+    World(folder, terms_of(members=NAMES[:3])).drive(rounds=2)
+    World(folder, terms_of(members=NAMES)).drive(rounds=1)
+    last = World(folder, terms_of(members=NAMES[1:]))
+    assert last.drive()
+    entries = last.entries()
+    assert_explained(entries)
+    assert [p.round for p in make_statement(entries, "bank-a").rounds] == [1, 2, 3]
+    newcomer = make_statement(entries, "bank-d")
+    assert [p.round for p in newcomer.rounds] == [3, 4]
+    assert newcomer.rounds[0].origin is not None
+    assert newcomer.rounds[0].origin.initial > 2 * 10**11  # of 1/4, after one round

@@ -1,0 +1,128 @@
+"""A statement in the terminal, as HTML and as PDF."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from motifair.errors import MotifairError
+from motifair.ledger.accounts import Accounts
+from motifair.ledger.entry import Line, Terms
+from motifair.ledger.statement import Motif, Statement, make_statement
+from motifair.report.statement import as_html, as_pdf, as_text
+
+HOSTILE = "<script>alert(1)</script>\x1b[31m[bold]"
+
+
+def statement_of(rounds: int = 6, name: str = "bank-a", reason: str = "no answer") -> Statement:
+    """`name` is absent in every third round, and `bank-d` is fined."""
+    books = Accounts("run-1")
+    names = sorted([name, "bank-b", "bank-c", "bank-d"])
+    terms = Terms(
+        dict.fromkeys(names, "a key"), 10_000, 2, "EUR", 2_000, 10**9, rounds, 2, "motifair"
+    )
+    entries = [books.agree(terms)]
+    books.add(entries[0])
+    for t in range(1, rounds + 1):
+        lines = []
+        for k, n in enumerate(names):
+            there = n != name or t % 3 > 0
+            value = (-1 if n == "bank-d" else 3 + k + t % 5) * 10**11
+            phi = 10**11 * (k + 1) if there else None
+            status = "present" if there else "absent"
+            why = "" if there else reason
+            lines.append(Line(n, status, why, value, phi, 10**11, 0, 5, 0, "", ""))  # type: ignore[arg-type]
+        entries.append(books.settle(lines))
+        books.add(entries[-1])
+    motifs = {name: ("bond 0 0", "ring 1 1 1"), "bank-b": ("bond 0 0",)}
+    graphs = dict.fromkeys(names, 9)
+    return make_statement(entries, name, motifs=motifs, graphs=graphs, ledger="x.sqlite")
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_text_has_every_amount_and_how_to_verify(width: int) -> None:
+    s = statement_of()
+    text = as_text(s, width)
+    for amount in (*(s.totals[name] for name in s.parts), s.payoff, s.equal, s.shapley):
+        assert s.money(amount) in text
+    assert s.head in text
+    assert "motifair ledger verify --ledger x.sqlite --heads HEADS" in text
+    assert "* round 3: absent (no answer)" in text
+    told = "1 that nobody else has (0 of them count as diversity): ring 1 1 1."
+    assert told in " ".join(text.split())
+    wide = [x for x in text.splitlines() if len(x) > width and not x.startswith("  ")]
+    assert wide == []
+
+
+def test_of_many_rounds_the_text_has_some_and_html_all() -> None:
+    s = statement_of(300)
+    text = as_text(s, 80)
+    assert len(text.splitlines()) < 90
+    assert "the first, the last, the best and the worst paid" in text
+    html = as_html(s)
+    assert html.count('class="note"') == 300
+    assert s.money(s.payoff) in html
+
+
+def test_hostile_words_do_nothing() -> None:
+    s = statement_of(name=HOSTILE, reason="<img src=x onerror=alert(2)>")
+    s = replace(s, motifs=(Motif("<b>bond</b>", 0, True),))
+    html = as_html(s)
+    for part in ("<script", "<img", "<b>bond"):
+        assert part not in html
+    assert "&lt;script&gt;" in html
+    text = as_text(s, 200)
+    assert "\x1b" not in text
+    assert "[bold]" in text
+
+
+def test_html_needs_nothing_else_and_serves_print_and_dark_screens() -> None:
+    html = as_html(statement_of())
+    assert not re.search(r"(src|href)=|@import|url\(|<script", html)
+    for words in ("@media print", "prefers-color-scheme: dark", '<html lang="en">', "<title>"):
+        assert words in html
+    assert html.count("<tr") == html.count("</tr>")
+
+
+def test_html_columns_add_up_as_they_are_printed() -> None:
+    s = statement_of()
+    table = as_html(s).split('<table class="rounds">')[1]
+    rows = [re.findall(r"<td[^>]*>(?:<b>)?([^<]*)", row) for row in table.split("<tr")[2:]]
+    *rounds, total = [[int(x.replace(".", "")) for x in row[2:-1]] for row in rows]
+    assert [sum(column) for column in zip(*rounds, strict=True)] == total
+    parts = len(s.parts)
+    assert all(sum(row[:parts]) == row[parts] for row in (*rounds, total))
+
+
+def test_a_pdf_has_the_total(tmp_path: Path) -> None:
+    pytest.importorskip("weasyprint")
+    s = statement_of()
+    content = as_pdf(s)
+    assert content.startswith(b"%PDF")
+    if shutil.which("pdftotext") is None:
+        pytest.skip("needs pdftotext to read it")
+    (tmp_path / "s.pdf").write_bytes(content)
+    command = ["pdftotext", "-layout", str(tmp_path / "s.pdf"), "-"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert f"Paid in all: {s.money(s.payoff)} EUR" in text
+    assert s.head in text
+
+
+def test_without_weasyprint_a_sentence_names_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "weasyprint", None)
+    with pytest.raises(MotifairError, match=r"pip install 'motifair\[pdf\]'"):
+        as_pdf(statement_of())
+
+
+def test_a_statement_without_rounds_or_motifs_is_a_page_as_well() -> None:
+    s = replace(statement_of(), rounds=(), motifs=None)
+    assert "0.00" in as_text(s, 80)
+    assert "There is no alignment" in as_html(s)
