@@ -15,6 +15,7 @@ from motifair.cli import data, federation
 from motifair.cli.ledger import ledger_app
 from motifair.cli.paper import paper
 from motifair.cli.predict import export, predict
+from motifair.cli.report import report
 from motifair.cli.statement import statement
 from motifair.config import parse_assignments, read_settings
 
@@ -32,6 +33,7 @@ app.command()(predict)
 app.command()(export)
 app.command()(paper)
 app.command()(statement)
+app.command()(report)
 
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Threads = Annotated[int | None, typer.Option(min=1, help="Workers; default all cores.")]

@@ -13,12 +13,12 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from motifair.report.overview import COLOURS
+from motifair.report import colours
 
-BLUE, ORANGE, GREEN, RED, PINK, SKY, _, BLACK = COLOURS
+BLUE, ORANGE, GREEN, RED, PINK, SKY, _, BLACK = colours.COLOURS
 # Yellow is left out: on white paper it is hardly seen.
 LINES = (BLUE, RED, GREEN, ORANGE, PINK, SKY, BLACK)
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+MARKERS = tuple(colours.MARKERS.values())
 GREY = "0.6"
 TITLES = {
     "personalised_accuracy": "personalised accuracy",

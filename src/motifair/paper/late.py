@@ -21,7 +21,7 @@ from motifair.graphs.split import Split
 from motifair.paper.intervals import with_interval
 from motifair.paper.stacks import Stages, Training, train
 from motifair.paper.study import Settings
-from motifair.report.overview import ROLE_COLOURS
+from motifair.report.colours import ROLE_COLOURS
 
 MEASURES = ("value", "payoff", "compensation")
 LATE, OTHERS, CONTROL = "late agent", "the others", "the agent, were it clean"

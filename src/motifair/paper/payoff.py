@@ -31,7 +31,7 @@ from motifair.paper.late import (
     half_time,
 )
 from motifair.paper.study import PAYOFF_CONFIRMATION, Finding, Settings, Study, runs_folder
-from motifair.report.overview import ROLE_COLOURS
+from motifair.report.colours import ROLE_COLOURS
 
 ON = ("IMDB-BINARY", "DD", EMBEDDED, "PROTEINS")
 SPLITS, LATE_SPLITS = 40, 20

@@ -10,14 +10,8 @@ from matplotlib.figure import Figure
 
 from motifair.experiments.result import Result, SplitResult
 from motifair.files import write_atomic
+from motifair.report.colours import COLOURS, ROLE_COLOURS, ROLE_LINES
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart.
-COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#000000")
-ROLE_COLOURS = {
-    "good": "#0072B2", "late": "#009E73", "noisy": "#E69F00", "harmful": "#D55E00",
-    "high": "#0072B2", "medium": "#E69F00", "low": "#D55E00",
-}  # fmt: skip
-ROLE_LINES = {"good": "-", "high": "-", "late": "-.", "noisy": "--", "medium": "--"}
 NAMED = 12
 
 

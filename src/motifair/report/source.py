@@ -17,6 +17,7 @@ from motifair.federation.members import vocabularies
 from motifair.federation.positions import load_position
 from motifair.files import read_json
 from motifair.ledger.entry import Entry, Terms
+from motifair.mechanism.payoff import SIZE_PAYOFFS
 from motifair.methods import make_method
 
 SIMULATED = "simulation"
@@ -59,31 +60,35 @@ class Source:
         return self.entries[-1].hash
 
 
-def read_source(folder: Path, *, run: str | None = None, split: int = 0) -> Source:
+def read_source(
+    folder: Path, *, run: str | None = None, split: int = 0, books: bool = True
+) -> Source:
     """Read a run from the folder that `motifair run --out` named, or an operator's folder.
 
     An operator's folder may hold several runs: `run` names one. A simulation may have several
-    splits: `split` chooses one.
+    splits: `split` chooses one. A simulation whose payoffs are never settled is refused, unless
+    `books=False` says that `entries` may be empty.
     """
     if (folder / TERMS).exists():
         return _deployed(Office(folder), run)
     if run is not None:
         raise MotifairError(f"{folder} holds one simulated run; leave the name of the run out.")
-    return _simulated(folder, split)
+    return _simulated(folder, split, books)
 
 
-def _simulated(folder: Path, split: int) -> Source:
+def _simulated(folder: Path, split: int, books: bool) -> Source:
     result = load_result(folder)
     if not 0 <= split < len(result.splits):
         raise MotifairError(
             f"{folder} has {len(result.splits)} splits, numbered from 0; there is no {split}."
         )
     chosen = result.splits[split]
+    settled = books or result.config.payoff not in SIZE_PAYOFFS
     return Source(
         name=f"{result.config.method} on {result.config.dataset}, seed {chosen.seed}",
         run=SIMULATED,
         config=result.config,
-        entries=entries_of(result.config, chosen, SIMULATED),
+        entries=entries_of(result.config, chosen, SIMULATED) if settled else (),
         graphs=dict(zip(chosen.names, chosen.graphs, strict=True)),
         motifs=_motifs(folder, split),
         accuracy={n: float(a) for n, a in zip(chosen.names, chosen.accuracy, strict=True)},

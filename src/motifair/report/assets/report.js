@@ -1,0 +1,161 @@
+"use strict";
+// Draws the figures of the page: those in view first, the others when there is time, all for print.
+// Whatever changes (agents shown, light or dark, paper), a figure is drawn again from its data.
+
+const figures = JSON.parse(document.getElementById("data").textContent);
+const plots = [...document.querySelectorAll(".plot")];
+const boxes = [...document.querySelectorAll(".controls input[type=checkbox]")];
+const focus = document.getElementById("focus");
+const root = document.documentElement;
+const stale = new Set(plots);
+const entries = [...document.querySelectorAll(".legend button")];
+const PAPER = 680, LOW = 310; // pixels: two figures go on a page
+const CONFIG = {
+  responsive: true,
+  displaylogo: false,
+  modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+  toImageButtonOptions: { format: "svg" },
+};
+let printing = false;
+
+// Figures name their colours as the style sheet does; the style sheet knows light from dark.
+function coloured(node, style) {
+  if (Array.isArray(node)) return node.map((part) => coloured(part, style));
+  if (node === null || typeof node !== "object" || "bdata" in node) return node;
+  const entries = Object.entries(node).map(([key, value]) => {
+    const named = /color$/.test(key) && /^var\((--[\w-]+)\)$/.exec(value);
+    return [key, named ? style.getPropertyValue(named[1]).trim() : coloured(value, style)];
+  });
+  return Object.fromEntries(entries);
+}
+
+const hidden = () => new Set(boxes.filter((box) => !box.checked).map((box) => box.value));
+
+// A trace of one agent is hidden or fades as a whole, one of many agents point by point.
+function dress(trace, away) {
+  const { agent, agents = [] } = trace.meta ?? {};
+  const owner = agent ?? (agents.length === 1 ? agents[0] : undefined);
+  const shade = (name) => (away.has(name) ? 0 : focus.value && focus.value !== name ? 0.15 : 1);
+  if (owner === undefined) {
+    if (agents.length) trace.marker.opacity = agents.map(shade);
+    return;
+  }
+  if (away.has(owner)) trace.visible = false;
+  else if (focus.value === owner) emphasise(trace);
+  else if (focus.value) trace.opacity = 0.15;
+}
+
+function emphasise(trace) {
+  Object.assign(trace, { opacity: 1, zorder: 1 });
+  if (trace.line) trace.line.width = 3.5;
+  else trace.marker.size = 14;
+}
+
+// In a map the row of the agent in focus is framed.
+function frame(trace, layout, colour) {
+  const row = (trace.meta?.rows ?? []).indexOf(focus.value);
+  if (row < 0) return;
+  const where = { xref: "paper", x0: 0, x1: 1, y0: row - 0.5, y1: row + 0.5 };
+  (layout.shapes ??= []).push({ type: "rect", line: { color: colour, width: 3 }, ...where });
+}
+
+function paint(plot) {
+  stale.delete(plot);
+  const style = getComputedStyle(root);
+  const { data, layout } = coloured(figures[plot.id], style);
+  const away = hidden();
+  for (const trace of data) {
+    dress(trace, away);
+    frame(trace, layout, style.getPropertyValue("--ink").trim());
+  }
+  if (printing) {
+    const height = layout.yaxis.tickvals ? layout.height : Math.min(layout.height, LOW);
+    Object.assign(layout, { width: PAPER, height, autosize: false });
+  }
+  plot.style.height = `${layout.height}px`;
+  layout.uirevision = "kept"; // what a reader zoomed into stays
+  Plotly.react(plot, data, layout, CONFIG).then(() => (plot.dataset.drawn = "yes"));
+}
+
+const visible = (plot) => !plot.closest("details.run:not([open])");
+
+const observer = new IntersectionObserver(
+  (seen) => {
+    for (const { isIntersecting, target } of seen) {
+      if (isIntersecting && stale.has(target) && visible(target)) paint(target);
+    }
+  },
+  { rootMargin: "300px" },
+);
+
+const later = window.requestIdleCallback ?? ((work) => setTimeout(work, 1));
+let waiting = false;
+function paintRest() {
+  const next = [...stale].find(visible);
+  waiting = next !== undefined;
+  if (!waiting) return;
+  later(() => {
+    if (stale.has(next) && visible(next)) paint(next);
+    paintRest();
+  }, { timeout: 100 });
+}
+
+function repaint() {
+  const away = hidden();
+  for (const entry of entries) entry.setAttribute("aria-pressed", !away.has(entry.dataset.agent));
+  document.getElementById("shown").textContent = boxes.filter((box) => box.checked).length;
+  for (const plot of plots) {
+    stale.add(plot);
+    observer.unobserve(plot); // observing anew reports at once what is in view
+    observer.observe(plot);
+  }
+  if (!waiting) paintRest();
+}
+
+// Paper shows everything: all sections open, all figures drawn, in the colours of paper.
+let closed = [];
+function toPaper() {
+  if (printing) return;
+  printing = true;
+  root.dataset.print = "yes";
+  closed = [...document.querySelectorAll("details.run:not([open])")];
+  for (const section of closed) section.open = true;
+  plots.forEach(paint);
+}
+
+function toScreen() {
+  if (!printing) return;
+  printing = false;
+  delete root.dataset.print;
+  for (const section of closed) section.open = false;
+  repaint();
+}
+
+window.addEventListener("beforeprint", toPaper);
+window.addEventListener("afterprint", toScreen);
+matchMedia("print").addEventListener("change", (event) => (event.matches ? toPaper() : toScreen()));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
+focus.addEventListener("change", repaint);
+for (const box of boxes) box.addEventListener("change", repaint);
+// An entry of one legend shows or hides its agent in all figures.
+for (const entry of entries) {
+  entry.addEventListener("click", () => boxes.find((b) => b.value === entry.dataset.agent).click());
+}
+for (const [id, checked] of [["all", true], ["none", false]]) {
+  document.getElementById(id).addEventListener("click", () => {
+    for (const box of boxes) box.checked = checked;
+    repaint();
+  });
+}
+for (const section of document.querySelectorAll("details.run")) {
+  section.addEventListener("toggle", () => waiting || paintRest());
+}
+// A link of the contents opens the section that it leads to.
+function openTarget() {
+  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const section = target?.closest("details.run");
+  if (section) section.open = true;
+}
+window.addEventListener("hashchange", openTarget);
+openTarget();
+repaint();

@@ -1,0 +1,331 @@
+"""One run as a report tells it: facts in words, tables, figures and motifs."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from motifair.config import OPTIONS, make_config
+from motifair.deployment.office import TERMS
+from motifair.errors import MotifairError
+from motifair.experiments.result import Result
+from motifair.report.charts import Chart, Missing
+from motifair.report.figures import Cast, run_figures
+from motifair.report.gallery import Group, gallery
+from motifair.report.source import Source, read_source
+from motifair.report.track import Track, track
+
+METRICS = {
+    "personalised_accuracy": "accuracy",
+    "global_accuracy": "global accuracy",
+    "fairness": "fairness",
+    "fairness_retest": "retest",
+    "gain": "gain over alone",
+    "worst_gain": "worst agent's gain",
+}
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A number that matters, in large, and what must be said beside it."""
+
+    name: str
+    value: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text under their headings; `numbers` are the columns that are set to the right."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numbers: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A run under the name that tells it from the others of a report."""
+
+    label: str
+    folder: Path
+    source: Source
+
+    @cached_property
+    def track(self) -> Track:
+        """What happened in each round."""
+        return track(self.source)
+
+    @cached_property
+    def cast(self) -> Cast:
+        """How agents look."""
+        return Cast.of(self.track)
+
+    @cached_property
+    def figures(self) -> list[Chart | Missing]:
+        """All figures, those that cannot be drawn included."""
+        return run_figures(self.source, self.cast)
+
+    @property
+    def charts(self) -> list[Chart]:
+        """The figures that can be drawn."""
+        return [f for f in self.figures if isinstance(f, Chart)]
+
+    @property
+    def missing(self) -> list[Missing]:
+        """The figures that cannot."""
+        return [f for f in self.figures if isinstance(f, Missing)]
+
+    @cached_property
+    def motifs(self) -> list[Group]:
+        """The gallery."""
+        return gallery(self.source.motifs)
+
+    @cached_property
+    def facts(self) -> list[Fact]:
+        """The numbers that matter."""
+        result = self.source.result
+        found = [] if result is None else [_fairness(result), _accuracy(result)]
+        return [*found, _rounds(self.track, self.source), _payoffs(self.track), _head(self.source)]
+
+    @property
+    def tables(self) -> list[Table]:
+        """Agents, what was configured, and with which versions."""
+        return [agents_table(self.source, self.track), options_table(self.source), *_versions(self)]
+
+
+def read_chapters(folders: Sequence[Path], run: str | None, split: int) -> list[Chapter]:
+    """Read runs; a folder that holds several simulated runs stands for all of them."""
+    found = list(dict.fromkeys(f for folder in folders for f in _expanded(folder)))
+    if run is not None and not any((f / TERMS).exists() for f in found):
+        raise MotifairError("None of the folders is an operator's; leave --run out.")
+    names = labels(found)
+    return [
+        Chapter(
+            names[f],
+            f,
+            read_source(f, run=run if (f / TERMS).exists() else None, split=split, books=False),
+        )
+        for f in found
+    ]
+
+
+def _expanded(folder: Path) -> list[Path]:
+    """Return the folder of a run itself, or those of a comparison, in its order."""
+    if not folder.is_dir():
+        raise MotifairError(f"There is no folder {folder}; give the one that --out named.")
+    if (folder / "config.json").exists() or (folder / TERMS).exists():
+        return [folder]
+    inside = sorted(p.parent for p in folder.glob("*/summary.json"))
+    if not inside:
+        raise MotifairError(f"{folder} holds no run; give the folder that --out named.")
+    order = _compared(folder)
+    return sorted(inside, key=lambda p: order.get(p.name, len(order)))
+
+
+def _compared(folder: Path) -> dict[str, int]:
+    try:
+        rows = json.loads((folder / "comparison.json").read_text())["measures"]
+        return {row["method"]: place for place, row in enumerate(rows)}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def labels(folders: Sequence[Path]) -> dict[Path, str]:
+    """Name folders by their last part, or by as many as it takes to tell them apart.
+
+    >>> list(labels([Path("/a/x"), Path("/b/x")]).values())
+    ['a/x', 'b/x']
+    """
+    whole = [f.resolve() for f in folders]
+    for parts in range(1, max(len(f.parts) for f in whole) + 1):
+        names = ["/".join(f.parts[-parts:]) for f in whole]
+        if len(set(names)) == len(names):
+            break
+    return dict(zip(folders, names, strict=True))
+
+
+def interval(mean: float, low: float, high: float, digits: int = 3) -> str:
+    """Write a number with its interval, or without where there is none.
+
+    >>> interval(0.5, 0.25, 0.75, 2), interval(0.5, math.nan, math.nan, 1)
+    ('0.50 [0.25, 0.75]', '0.5')
+    """
+    if math.isnan(mean):
+        return "–"
+    span = "" if math.isnan(low) else f" [{low:.{digits}f}, {high:.{digits}f}]"
+    return f"{mean:.{digits}f}{span}"
+
+
+def metrics_table(results: dict[str, Result]) -> Table:
+    """Compare runs: a row for each, metrics with their intervals."""
+    rows = []
+    for name, result in results.items():
+        mean, ends = result.mean, result.ci95
+        cells = [interval(mean[m], *ends[m]) for m in METRICS]
+        bound = interval(result.fairness_bound, math.nan, math.nan)
+        rows.append((name, result.config.dataset, str(len(result.splits)), *cells, bound))
+    head = ("run", "dataset", "splits", *METRICS.values(), "bound")
+    return Table("Metrics, with 95 % intervals", head, tuple(rows), frozenset(range(2, len(head))))
+
+
+def agents_table(source: Source, track: Track) -> Table:
+    """One row for each agent: what it brought, what it got, what it was paid."""
+    columns: dict[str, Iterable[str]] = {"agent": track.agents}
+    if track.roles:
+        columns["role"] = track.roles
+    left = len(columns)
+    if source.graphs:
+        columns["graphs"] = [str(source.graphs.get(a, "–")) for a in track.agents]
+    last = _last(track.columns["value"])
+    columns["value"] = _cells(last, 3)
+    columns["received"] = [_percent(v) for v in _mean(track.received)]
+    columns[f"payoff, {track.currency}"] = _cells(np.nansum(track.columns["payoff"], axis=0), 2)
+    columns["compensation"] = _cells(np.nansum(track.columns["compensation"], axis=0), 2)
+    if source.ledger is not None:
+        columns["missed"] = [str(n) for n in (track.status > 0).sum(axis=0)]
+    if source.result is not None:
+        split = source.result.splits[source.split]
+        columns["alone"], columns["again"] = _cells(split.alone, 3), _cells(split.retest, 3)
+        columns["accuracy"] = _cells(split.accuracy, 3)
+        columns["gain"] = [f"{g:+.3f}" for g in split.accuracy - split.alone]
+    elif source.accuracy:
+        columns["accuracy"] = _cells([source.accuracy.get(a, math.nan) for a in track.agents], 3)
+    rows = tuple(zip(*columns.values(), strict=True))
+    return Table("Agents", tuple(columns), rows, frozenset(range(left, len(columns))))
+
+
+def options_table(source: Source) -> Table:
+    """List every option, and what it would be if nobody had set it."""
+    given = source.config.to_json()
+    usual = make_config({"profile": source.config.profile}).to_json()
+    rows = tuple(
+        (
+            name,
+            str(value),
+            "" if str(value) == str(usual[name]) else str(usual[name]),
+            str(OPTIONS[name].metadata["help"]),
+        )
+        for name, value in given.items()
+    )
+    return Table("Configuration", ("option", "value", "usually", "what it is"), rows)
+
+
+def _versions(chapter: Chapter) -> list[Table]:
+    result = chapter.source.result
+    if result is None:
+        return []
+    found: dict[str, Any] = {
+        **result.environment.get("versions", {}),
+        **result.environment.get("layout", {}),
+        "seconds": f"{result.seconds:.1f}",
+    }
+    rows = tuple((str(k), str(v)) for k, v in found.items() if v is not None)
+    return [Table("Versions and machine", ("what", "which"), rows)]
+
+
+def _fairness(result: Result) -> Fact:
+    mean, (low, high) = result.mean, result.ci95["fairness"]
+    value = mean["fairness"]
+    over = "agents" if len(result.splits) == 1 else f"{len(result.splits)} splits"
+    note = (
+        f"95 % interval over {over}. Retest {_number(mean['fairness_retest'])}, "
+        f"bound {_number(result.fairness_bound)}: about the most that can be measured here."
+    )
+    if result.fairness_undefined:
+        note += f" Undefined in {result.fairness_undefined} of {len(result.splits)} splits."
+    words = "undefined" if math.isnan(value) else interval(value, low, high)
+    return Fact("Fairness", words, note)
+
+
+def _accuracy(result: Result) -> Fact:
+    mean, ends = result.mean, result.ci95
+    note = (
+        f"Mean over agents; alone {mean['self_train_accuracy']:.3f}, gain {mean['gain']:+.3f}, "
+        f"worst agent {mean['worst_gain']:+.3f}."
+    )
+    if not math.isnan(mean["global_accuracy"]):
+        of_server = interval(mean["global_accuracy"], *ends["global_accuracy"])
+        note += f" The server's model, on graphs that it held out: {of_server}."
+    metric = "personalised_accuracy"
+    return Fact("Accuracy", interval(mean[metric], *ends[metric]), note)
+
+
+def _rounds(track: Track, source: Source) -> Fact:
+    done, agents = len(track.rounds), len(track.agents)
+    missed = int((track.status > 0).sum())
+    if source.ledger is None:
+        splits = 0 if source.result is None else len(source.result.splits)
+        others = f" Figures of rounds show split {source.split} of {splits}." if splits > 1 else ""
+        return Fact("Rounds", str(done), f"{agents} agents, method {source.config.method}.{others}")
+    away = f"{missed} uploads were missing or rejected." if missed else "Nobody missed any."
+    return Fact("Rounds", f"{done} of {source.terms.rounds}", f"{agents} agents. {away}")
+
+
+def _payoffs(track: Track) -> Fact:
+    total = np.nansum(track.columns["payoff"], axis=0)
+    order = track.ranking()
+    best, worst = order[0], order[-1]
+    if np.ptp(total) < 1e-9:
+        note = f"Everybody was paid {total[best]:.2f}."
+    else:
+        note = (
+            f"Most to {track.agents[best]} ({total[best]:.2f}), least to {track.agents[worst]} "
+            f"({total[worst]:.2f})."
+        )
+    return Fact("Paid out", f"{total.sum():.2f} {track.currency}", note)
+
+
+def _head(source: Source) -> Fact:
+    """Say what the ledger's last hash is, and whether all before it fits."""
+    if not source.entries:
+        words = f"Payoffs by payoff={source.config.payoff} are a comparison and are never settled."
+        return Fact("Head of the ledger", "none", words)
+    if source.ledger is None:
+        words = "This simulation kept no ledger: the head of the one that its values would give."
+        return Fact("Head of the ledger", source.head, words)
+    from motifair.ledger.store import open_ledger
+    from motifair.ledger.verify import verify_run
+
+    with open_ledger(source.ledger, write=False) as ledger:
+        verdict = verify_run(ledger, source.run)
+    words = (
+        "Verified: chain, payoffs and signatures fit."
+        if verdict.fits
+        else f"DOES NOT FIT: {verdict.finding}."
+    )
+    return Fact("Head of the ledger", source.head, words)
+
+
+def _last(table: np.ndarray) -> np.ndarray:
+    """Return each agent's last known entry."""
+    found = np.full(table.shape[1], np.nan)
+    for row in table:
+        found = np.where(np.isnan(row), found, row)
+    return found
+
+
+def _mean(table: np.ndarray) -> np.ndarray:
+    known = (~np.isnan(table)).sum(axis=0)
+    mean: np.ndarray = np.nansum(table, axis=0) / np.where(known == 0, np.nan, known)
+    return mean
+
+
+def _cells(values: Iterable[float], digits: int) -> list[str]:
+    return [_number(float(v), digits) for v in values]
+
+
+def _number(value: float, digits: int = 3) -> str:
+    return "–" if math.isnan(value) else f"{value:.{digits}f}"
+
+
+def _percent(value: float) -> str:
+    return "–" if math.isnan(value) else f"{100 * value:.0f} %"

@@ -1,0 +1,443 @@
+"""The figures of a run, and of several runs beside each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from motifair.evaluation.fairness import correlation_interval
+from motifair.experiments.result import Result, SplitResult
+from motifair.report.charts import (
+    Bars,
+    Chart,
+    Curve,
+    Dots,
+    HeatMap,
+    Missing,
+    Reference,
+    Style,
+    curve,
+    in_columns,
+)
+from motifair.report.colours import CURVES, DASHES, MARKERS
+from motifair.report.source import Source
+from motifair.report.track import STATUS, Track, track
+
+NAMED = 12  # agents that can each have a look of their own
+ENDS = 3  # beyond that, how many of the best and of the worst paid are named
+MOST_COLUMNS = 200  # of a heat map
+CROWD = Style("faint", width=0.8, opacity=0.45, marker="circle")
+MEDIAN = Style("ink", "dash", width=2.2)
+MEAN = Style("ink", width=2.8)
+SIMULATION = "only a simulation has it; between machines nobody sees what agents do alone."
+
+
+@dataclass(frozen=True)
+class Cast:
+    """How each agent looks in all figures of a run, and whether there are too many to name."""
+
+    track: Track
+    styles: Mapping[str, Style]
+    named: frozenset[str]
+
+    @classmethod
+    def of(cls, track: Track) -> Cast:
+        """Give up to twelve agents a look each; of more, only the best and the worst paid."""
+        if len(track.agents) <= NAMED:
+            chosen = list(track.agents)
+        else:
+            order = track.ranking()
+            chosen = [track.agents[k] for k in (*order[:ENDS], *order[-ENDS:])]
+        looks = {name: look(k) for k, name in enumerate(chosen)}
+        styles = {name: looks.get(name, CROWD) for name in track.agents}
+        return cls(track, styles, frozenset(chosen))
+
+    @property
+    def crowded(self) -> bool:
+        """Whether some agents are drawn only as a crowd."""
+        return len(self.named) < len(self.track.agents)
+
+    def curves(self, table: np.ndarray) -> list[Curve]:
+        """Draw a table `(rounds, agents)`: the crowd below, then who is named, then the median."""
+        labels, drawn = self.track.labels, []
+        for k, name in enumerate(self.track.agents):
+            if not np.isnan(table[:, k]).all():
+                named = name in self.named
+                drawn.append(
+                    curve(
+                        labels[name],
+                        self.track.rounds,
+                        table[:, k],
+                        self.styles[name],
+                        agent=name,
+                        legend=named,
+                        beside=len(self.track.agents),
+                    )
+                )
+        drawn.sort(key=lambda c: c.legend)
+        if self.crowded and drawn:
+            known = ~np.isnan(table).all(axis=1)
+            median = np.full(len(table), np.nan)
+            median[known] = np.nanmedian(table[known], axis=1)
+            drawn.append(curve("median of all agents", self.track.rounds, median, MEDIAN))
+        return drawn
+
+    def reading(self, how: str) -> str:
+        """Say what is drawn where not every agent can be named."""
+        if not self.crowded:
+            return how
+        return (
+            f"{how} Named are the {ENDS} best and the {ENDS} worst paid of "
+            f"{len(self.track.agents)} agents; the others are thin lines."
+        )
+
+
+def look(k: int) -> Style:
+    """Return the k-th look: neighbours differ in colour, dash and marker."""
+    dashes, markers = list(DASHES), list(MARKERS)
+    return Style(
+        CURVES[k % len(CURVES)], dashes[k % len(dashes)], markers[(k + k // 7) % len(markers)]
+    )
+
+
+def run_figures(source: Source, cast: Cast | None = None) -> list[Chart | Missing]:
+    """Return all figures of a run, in the order in which they are read."""
+    cast = cast or Cast.of(track(source))
+    makers: list[Callable[[Source, Cast], Chart | Missing | None]] = [
+        accuracy, loss, values, payoffs, compensations, received, presence,
+        gains, alone_and_together, fairness, contributions,
+    ]  # fmt: skip
+    found = [make(source, cast) for make in makers]
+    return [figure for figure in found if figure is not None]
+
+
+def accuracy(source: Source, cast: Cast) -> Chart | Missing:
+    """Accuracy over rounds, with the mean and the server's model."""
+    title = "Accuracy over rounds"
+    split = _split(source)
+    if split is None:
+        return _final_accuracy(source, cast)
+    table = split.history.columns["accuracy"]
+    series = cast.curves(table)
+    known = ~np.isnan(table).all(axis=1)
+    mean = np.full(len(table), np.nan)
+    mean[known] = np.nanmean(table[known], axis=1)
+    series.append(curve("mean of all agents", cast.track.rounds, mean, MEAN))
+    of_server = curve(
+        "server's model",
+        cast.track.rounds,
+        split.history.global_accuracy,
+        Style("ink", "dot", width=2.8),
+    )
+    if len(of_server.y):
+        series.append(of_server)
+    how = (
+        "Each agent's model on its own test graphs, at every evaluation (with few test graphs it "
+        "moves in large steps); the server's model on graphs that it held out."
+    )
+    return Chart("accuracy", title, cast.reading(how), "round", "accuracy", tuple(series))
+
+
+def _final_accuracy(source: Source, cast: Cast) -> Chart | Missing:
+    if not source.accuracy:
+        return Missing("Accuracy over rounds", SIMULATION)
+    names = sorted(source.accuracy, key=lambda n: source.accuracy[n], reverse=True)
+    return Chart(
+        "accuracy",
+        "Accuracy after the last round",
+        "As each agent measured it on its own test graphs and reported it.",
+        "accuracy",
+        "",
+        (Bars("accuracy", np.array([source.accuracy[n] for n in names]), Style(), tuple(names)),),
+        rows=tuple(names),
+    )
+
+
+def loss(source: Source, cast: Cast) -> Chart | Missing:
+    """Training loss over rounds."""
+    split = _split(source)
+    if split is None:
+        return Missing("Loss over rounds", SIMULATION)
+    how = cast.reading("Training loss of each agent in each round, all terms of E13 together.")
+    series = tuple(cast.curves(split.history.columns["loss"]))
+    return Chart("loss", "Loss over rounds", how, "round", "training loss", series)
+
+
+def values(source: Source, cast: Cast) -> Chart | Missing:
+    """Value curves of every agent."""
+    how = (
+        "What an agent is worth to the others; values of a round add up to 1, and an agent below "
+        "zero harms."
+    )
+    table = cast.track.columns["value"]
+    equal = Reference("equal shares", 1 / len(cast.track.agents))
+    return Chart(
+        "value",
+        "Value of each agent",
+        cast.reading(how),
+        "round",
+        "value",
+        tuple(cast.curves(table)),
+        (equal, Reference("")) if np.nanmin(table, initial=0.0) < 0 else (equal,),
+    )
+
+
+def payoffs(source: Source, cast: Cast) -> Chart | Missing:
+    """Payoff of each agent, added up."""
+    how = "What each agent was paid up to a round; where a curve falls, it paid a penalty."
+    return Chart(
+        "payoff",
+        "Payoff, cumulative",
+        cast.reading(how),
+        "round",
+        f"payoff, {cast.track.currency}",
+        tuple(cast.curves(_cumulative(cast.track.columns["payoff"]))),
+        (Reference(""),),
+    )
+
+
+def compensations(source: Source, cast: Cast) -> Chart | Missing:
+    """Compensation for late contribution, added up."""
+    table = cast.track.columns["compensation"]
+    if not np.nansum(np.abs(table)):
+        return Missing(
+            "Compensation, cumulative",
+            "nobody's value rose above its own earlier mean while agents were paid by value.",
+        )
+    how = (
+        "How far an agent's value exceeded its own earlier mean, in rounds where that was paid: it "
+        "rewards those who contribute late (E4)."
+    )
+    series = tuple(cast.curves(_cumulative(table)))
+    return Chart(
+        "compensation",
+        "Compensation, cumulative",
+        cast.reading(how),
+        "round",
+        "compensation, in units of value",
+        series,
+    )
+
+
+def received(source: Source, cast: Cast) -> Chart | Missing:
+    """Who received how much of the gradient."""
+    title = "Who received how much of the gradient"
+    table = cast.track.received
+    if np.isnan(table).all():
+        return Missing(title, "this method gives agents no part of a common gradient.")
+    x, z = in_columns(cast.track.rounds, 100 * table, MOST_COLUMNS)
+    taken = len(cast.track.rounds) / max(len(x), 1)
+    how = "The share of its components that the server gave to an agent (E3): dark is little." + (
+        f" A column is the mean of {math.ceil(taken)} rounds." if taken > 1 else ""
+    )
+    chart = HeatMap("% received", x, z.T, 0.0, 100.0, agents=cast.track.agents)
+    return Chart("received", title, how, "round", "", (chart,), rows=_rows(cast))
+
+
+def presence(source: Source, cast: Cast) -> Chart | None:
+    """Rounds that agents missed, out of a ledger; nothing where nobody missed any."""
+    status = cast.track.status
+    if not (status > 0).any():
+        return None
+    series = []
+    for name, style in (
+        ("absent", Style("orange", marker="circle", hollow=True)),
+        ("rejected", Style("red", marker="x")),
+    ):
+        round_, agent = np.nonzero(status == STATUS[name])
+        agents = tuple(cast.track.agents[k] for k in agent)
+        if len(agent):
+            x = cast.track.rounds[round_]
+            series.append(Dots(name, x, agent.astype(float), style, agents, agents))
+    return Chart(
+        "presence",
+        "Who was away",
+        "Rounds in which an agent sent nothing in time (circle), or something that the server had "
+        "to reject (cross); no mark means present.",
+        "round",
+        "",
+        tuple(series),
+        rows=_rows(cast),
+        x_range=(float(cast.track.rounds[0]) - 0.5, float(cast.track.rounds[-1]) + 0.5),
+    )
+
+
+def gains(source: Source, cast: Cast) -> Chart | Missing:
+    """Accuracy gain over self-train for each agent."""
+    title = "Accuracy gain over training alone"
+    split = _split(source)
+    if split is None:
+        return Missing(title, SIMULATION)
+    gain = split.accuracy - split.alone
+    order = np.argsort(-gain, kind="stable")
+    names = tuple(split.names[k] for k in order)
+    again = (split.retest - split.alone)[order]
+    labels = cast.track.labels
+    repeated = Dots(
+        "training alone, again",
+        again,
+        np.arange(len(order), dtype=float),
+        Style("ink", marker="diamond", hollow=True),
+        tuple(labels[n] for n in names),
+        names,
+    )
+    return Chart(
+        "gain",
+        title,
+        "The bar is accuracy in the federation minus accuracy alone. The diamond is what training "
+        "alone once more, with another seed, changes: a bar no longer than that says little.",
+        "gain in accuracy",
+        "",
+        (Bars("in the federation", gain[order], Style(), names), repeated),
+        (Reference("no gain", 0.0, "down"),),
+        rows=tuple(labels[n] for n in names),
+    )
+
+
+def alone_and_together(source: Source, cast: Cast) -> Chart | Missing:
+    """Accuracy in the federation over accuracy alone: what the fairness is the correlation of."""
+    title = "Accuracy together over accuracy alone"
+    split = _split(source)
+    if split is None:
+        return Missing(title, SIMULATION)
+    labels, place = cast.track.labels, {n: k for k, n in enumerate(split.names)}
+
+    def dots(name: str, style: Style, agents: list[str]) -> Dots:
+        rows = [place[n] for n in agents]
+        called = tuple(labels[n] for n in agents)
+        return Dots(name, split.alone[rows], split.accuracy[rows], style, called, tuple(agents))
+
+    crowd = [n for n in split.names if n not in cast.named]
+    series = [dots("other agents", CROWD, crowd)] if crowd else []
+    for name in split.names:
+        if name in cast.named:
+            series.append(dots(labels[name], cast.styles[name], [name]))
+    return Chart(
+        "together",
+        title,
+        "Fairness is the correlation of these points: who is better alone should be better "
+        "together. Above the line the federation helps. Points may lie on top of each other.",
+        "accuracy, trained alone",
+        "accuracy in the federation",
+        tuple(series),
+        (Reference("as good as alone", kind="diagonal"),),
+    )
+
+
+def fairness(source: Source, cast: Cast) -> Chart | Missing:
+    """Fairness with its interval, beside what its measurement is worth."""
+    title = "Fairness, and how far to trust it"
+    if source.result is None:
+        return Missing(title, SIMULATION)
+    rows = fairness_rows(source.result)
+    means = np.array([mean for mean, _, _ in rows.values()])
+    span = np.array([[low, high] for _, low, high in rows.values()]).T
+    places = np.arange(len(rows), dtype=float)
+    series: list[Dots] = [
+        Dots("mean, with 95 % interval", means, places, Style(), tuple(rows), x_span=span)
+    ]
+    splits = source.result.splits
+    if len(splits) > 1:
+        each = [(s.metrics(), s.seed) for s in splits]
+        points = [
+            (m[key], row, f"seed {seed}") for m, seed in each for row, key in enumerate(_ROWS)
+        ]
+        x, y, names = zip(*points, strict=True)
+        style = Style("faint", marker="x", opacity=0.8)
+        series.append(Dots("single splits", np.array(x), np.array(y, float), style, names))
+    bound = source.result.fairness_bound
+    lines = [] if math.isnan(bound) else [Reference(f"bound {bound:.2f}", bound, "down")]
+    over = "agents (Fisher's)" if len(splits) == 1 else "splits (Student's)"
+    how = (
+        f"Intervals are over {over}. Retest is training alone against training alone again: the "
+        "reliability of the figure. The bound that follows from it is about the most that can be "
+        "measured: a fairness near it cannot be told from a perfect one."
+    )
+    zero = Reference("", 0.0, "down")
+    return Chart(
+        "fairness", title, how, "correlation over agents", "", tuple(series), (zero, *lines),
+        rows=tuple(rows), x_range=(-1.05, 1.05),
+    )  # fmt: skip
+
+
+_ROWS = {"fairness": "fairness", "rank_fairness": "fairness of ranks", "fairness_retest": "retest"}
+
+
+def fairness_rows(result: Result) -> dict[str, tuple[float, float, float]]:
+    """Return mean, low and high of the fairness, of that of ranks, and of the retest."""
+    found = {}
+    agents = len(result.splits[0].names)
+    for metric, words in _ROWS.items():
+        mean = result.mean[metric]
+        low, high = result.ci95[metric]
+        if len(result.splits) == 1:
+            low, high = correlation_interval(mean, agents)
+        found[words] = (mean, low, high)
+    return found
+
+
+def contributions(source: Source, cast: Cast) -> Chart | Missing:
+    """What each agent contributed, round by round."""
+    title = "What each agent contributed"
+    split = _split(source)
+    if split is None:
+        return Missing(title, SIMULATION)
+    table = split.history.columns["contribution"]
+    measured = ~np.isnan(table).all(axis=1)
+    if not measured.any():
+        return Missing(title, "it was not measured; run with --set contribution=true.")
+    x, z = in_columns(cast.track.rounds[measured], table[measured], MOST_COLUMNS)
+    most = float(np.nanquantile(np.abs(z), 0.98)) or 1.0
+    return Chart(
+        "contribution",
+        title,
+        "How much worse the server's model would be in a round without the agent's update, as a "
+        "share of its accuracy; a minus marks updates that did harm. Measured at evaluations.",
+        "round",
+        "",
+        (HeatMap("contribution", x, z.T, -most, most, diverging=True, agents=cast.track.agents),),
+        rows=_rows(cast),
+    )
+
+
+def tradeoff(results: Mapping[str, Result]) -> Chart:
+    """Accuracy over fairness of several runs, with intervals."""
+    series = []
+    for k, (name, result) in enumerate(results.items()):
+        mean, interval = result.mean, result.ci95
+        spans = {m: np.array(interval[m]).reshape(2, 1) for m in _AXES}
+        x, y = (np.array([mean[m]]) for m in _AXES)
+        style = replace(look(k), hollow=k >= len(CURVES))
+        series.append(
+            Dots(name, x, y, style, (name,), x_span=spans[_AXES[0]], y_span=spans[_AXES[1]])
+        )
+    return Chart(
+        "tradeoff",
+        "Accuracy over fairness",
+        "Up and to the right is better. Bars are 95 % intervals, where there are some; where they "
+        "overlap, look at the paired differences of motifair compare.",
+        "fairness",
+        "personalised accuracy",
+        tuple(series),
+    )
+
+
+_AXES = ("fairness", "personalised_accuracy")
+
+
+def _split(source: Source) -> SplitResult | None:
+    return None if source.result is None else source.result.splits[source.split]
+
+
+def _rows(cast: Cast) -> tuple[str, ...]:
+    return tuple(cast.track.labels[n] for n in cast.track.agents)
+
+
+def _cumulative(table: np.ndarray) -> np.ndarray:
+    """Add up over rounds; an agent that is no member has no sum, but keeps what it had."""
+    total: np.ndarray = np.nancumsum(table, axis=0)
+    joined = np.maximum.accumulate(~np.isnan(table), axis=0)
+    return np.where(joined, total, np.nan)

@@ -1,0 +1,157 @@
+"""The report: one HTML file that needs nothing else, and the same figures for a paper."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from motifair.experiments.result import Result
+from motifair.files import write_atomic
+from motifair.report.chapter import Chapter, metrics_table
+from motifair.report.charts import Chart, Style
+from motifair.report.colours import DARK, LIGHT
+from motifair.report.figures import tradeoff
+from motifair.report.interactive import plotly_figure
+from motifair.report.static import gallery_figure, matplotlib_figure, save_figure
+
+Say = Callable[[str], None]
+# What stands in a legend, in a box of 34 by 12.
+DASH_ARRAYS = {"solid": "", "dash": "8 5", "dashdot": "8 4 2 4", "dot": "2 4"}
+SYMBOLS = {
+    "circle": "M12 6a5 5 0 1 0 10 0a5 5 0 1 0-10 0z",
+    "square": "M12 1h10v10h-10z",
+    "triangle-up": "M17 1l6 10h-12z",
+    "diamond": "M17 0l6 6l-6 6l-6-6z",
+    "triangle-down": "M17 11l6-10h-12z",
+    "cross": "M15 1h4v3h3v4h-3v3h-4v-3h-3v-4h3z",
+    "x": "M13 1l4 3l4-3l2 2l-4 3l4 3l-2 2l-4-3l-4 3l-2-2l4-3l-4-3z",
+}
+
+
+def write_report(
+    chapters: Sequence[Chapter], path: Path, figures: Path | None = None, say: Say = lambda _: None
+) -> list[Path]:
+    """Write the page and, if a folder for them is named, the figures; return what was written."""
+    written = []
+    if figures is not None:
+        for label, chart in _all_charts(chapters):
+            name = f"{label}-{chart.key}" if label else chart.key
+            say(f"figure {name}")
+            written += save_figure(matplotlib_figure(chart), figures, name)
+        for chapter in chapters:
+            cards = [c for group in chapter.motifs for c in group.cards]
+            if cards:
+                name = f"{_file_name(chapter.label)}-motifs" if len(chapters) > 1 else "motifs"
+                written += save_figure(gallery_figure(cards), figures, name)
+    say(f"page {path}")
+    write_atomic(path, html_page(chapters))
+    return [path, *written]
+
+
+def html_page(chapters: Sequence[Chapter]) -> str:
+    """Return the page as text."""
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    template = environment.from_string(_asset("report.html"))
+    results = _results(chapters)
+    compared = tradeoff(results) if len(results) > 1 else None
+    drawn = {"compare-tradeoff": compared} if compared else {}
+    for number, chapter in enumerate(chapters):
+        drawn |= {figure_id(number, chart): chart for chart in chapter.charts}
+    plain = {name: _plain(chart) for name, chart in drawn.items()}
+    return template.render(
+        title=_title(chapters),
+        chapters=chapters,
+        compared=compared,
+        metrics=metrics_table(results) if compared else None,
+        unlike=_unlike(results),
+        agents=_agents(chapters),
+        figure_id=figure_id,
+        kind=lambda series: type(series).__name__,
+        dash_arrays=DASH_ARRAYS,
+        symbols=SYMBOLS,
+        light=LIGHT,
+        dark=DARK,
+        theme=Markup(_asset("theme.css")),
+        style=Markup(_asset("report.css")),
+        script=Markup(_asset("report.js")),
+        plotly=Markup(get_plotlyjs()),
+        heights={name: figure["layout"]["height"] for name, figure in plain.items()},
+        data=Markup(embedded(plain)),
+    )
+
+
+def figure_id(number: int, chart: Chart) -> str:
+    """Return the name of a figure's place in the page."""
+    return f"run-{number}-{chart.key}"
+
+
+def embedded(content: Any) -> str:
+    """Write JSON that can stand in a script element: no name in it can close the element.
+
+    >>> embedded({"a": "</script><!--"})
+    '{"a":"\\\\u003c/script>\\\\u003c!--"}'
+    """
+    text = json.dumps(content, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c")
+
+
+def _plain(chart: Chart) -> dict[str, Any]:
+    """Return a figure as plain values, its numbers packed as Plotly packs them."""
+    figure: dict[str, Any] = json.loads(plotly_figure(chart).to_json())
+    return figure
+
+
+def _all_charts(chapters: Sequence[Chapter]) -> list[tuple[str, Chart]]:
+    """Return every chart with the name of its run, '' where there is only one."""
+    results = _results(chapters)
+    shared = [("", tradeoff(results))] if len(results) > 1 else []
+    many = len(chapters) > 1
+    return shared + [
+        (_file_name(c.label) if many else "", chart) for c in chapters for chart in c.charts
+    ]
+
+
+def _results(chapters: Sequence[Chapter]) -> dict[str, Result]:
+    return {c.label: c.source.result for c in chapters if c.source.result is not None}
+
+
+def _title(chapters: Sequence[Chapter]) -> str:
+    if len(chapters) == 1:
+        return chapters[0].source.name
+    return f"{len(chapters)} runs: {', '.join(c.label for c in chapters[:4])}" + (
+        " …" if len(chapters) > 4 else ""
+    )
+
+
+def _unlike(results: dict[str, Result]) -> list[str]:
+    """Name what keeps runs from being compared split by split."""
+    found = []
+    for name in ("dataset", "partition", "agents", "rounds", "seed", "splits"):
+        values = sorted({str(getattr(r.config, name)) for r in results.values()})
+        if len(values) > 1:
+            found.append(f"{name} ({', '.join(values)})")
+    return found
+
+
+def _agents(chapters: Sequence[Chapter]) -> list[tuple[str, str, Style]]:
+    """Return every agent once: its name, what it is called, and how it looks."""
+    found: dict[str, tuple[str, str, Style]] = {}
+    for chapter in chapters:
+        for name, label in chapter.track.labels.items():
+            found.setdefault(name, (name, label, chapter.cast.styles[name]))
+    return list(found.values())
+
+
+def _file_name(label: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_." else "-" for c in label)
+
+
+def _asset(name: str) -> str:
+    return (files("motifair.report") / "assets" / name).read_text(encoding="utf-8")

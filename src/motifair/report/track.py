@@ -1,0 +1,94 @@
+"""What happened to each agent in each round, of a simulation or out of a ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from motifair.experiments.books import CURRENCY
+from motifair.mechanism.settlement import PICO
+from motifair.report.source import Source
+
+STATUS = {"present": 0, "absent": 1, "rejected": 2}
+
+
+@dataclass(frozen=True)
+class Track:
+    """Tables `(rounds, agents)` by name; what was not measured is NaN, or missing altogether.
+
+    `status` has the numbers of `STATUS`, `currency` is what payoffs are in. `roles` is empty where
+    nobody knows them.
+    """
+
+    agents: tuple[str, ...]
+    roles: tuple[str, ...]
+    rounds: np.ndarray
+    columns: Mapping[str, np.ndarray]
+    status: np.ndarray
+    currency: str
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What each agent is called in a figure: its name, with its role where that is known."""
+        roles = self.roles or ("",) * len(self.agents)
+        pairs = zip(self.agents, roles, strict=True)
+        return {name: f"{name} ({role})" if role else name for name, role in pairs}
+
+    @property
+    def received(self) -> np.ndarray:
+        """Which share of the gradient each agent got: of the most that anybody ever got."""
+        kept = self.columns["kept"]
+        most = np.nanmax(kept, initial=0.0)
+        share: np.ndarray = kept / most if most else np.full(kept.shape, np.nan)
+        return share
+
+    def ranking(self) -> list[int]:
+        """Order agents from the best paid to the worst; equals by value, then by accuracy."""
+        totals = [np.nansum(self.columns["payoff"], axis=0)]
+        for name in ("value", "accuracy"):
+            if name in self.columns and len(self.rounds):
+                totals.append(np.nan_to_num(self.columns[name][-1]))
+        keys = [-np.round(t, 9) for t in totals]
+        return [int(k) for k in np.lexsort(keys[::-1])]
+
+
+def track(source: Source) -> Track:
+    """Return the tables of a run."""
+    return _simulated(source) if source.result is not None else _settled(source)
+
+
+def _simulated(source: Source) -> Track:
+    assert source.result is not None
+    split = source.result.splits[source.split]
+    rounds = len(split.history.global_accuracy)
+    return Track(
+        agents=split.names,
+        roles=split.roles,
+        rounds=np.arange(1, rounds + 1),
+        columns=split.history.columns,
+        status=np.zeros((rounds, len(split.names)), dtype=np.int8),
+        currency=CURRENCY,
+    )
+
+
+def _settled(source: Source) -> Track:
+    """Read a ledger's lines into tables; who was no member yet, or no longer, is NaN."""
+    rounds = [e for e in source.entries if e.kind == "round"]
+    agents = source.agents or tuple(sorted(source.terms.members))
+    names = ("value", "payoff", "compensation", "kept")
+    columns = {n: np.full((len(rounds), len(agents)), np.nan) for n in names}
+    status = np.full((len(rounds), len(agents)), -1, dtype=np.int8)
+    place = {name: k for k, name in enumerate(agents)}
+    money = 10.0**source.terms.digits
+    for t, entry in enumerate(rounds):
+        for line in entry.lines:
+            k = place[line.agent]
+            columns["value"][t, k] = line.value / PICO
+            columns["compensation"][t, k] = line.compensation / PICO
+            columns["payoff"][t, k] = line.payoff / money
+            columns["kept"][t, k] = line.kept
+            status[t, k] = STATUS[line.status]
+    numbers = np.array([e.round for e in rounds], dtype=int)
+    return Track(agents, (), numbers, columns, status, source.terms.currency)
