@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from motifair.cli import data, federation
+from motifair.cli import complete, data, federation
+from motifair.cli.doctor import doctor
 from motifair.cli.ledger import ledger_app
 from motifair.cli.paper import paper
 from motifair.cli.predict import export, predict
@@ -34,8 +35,9 @@ app.command()(export)
 app.command()(paper)
 app.command()(statement)
 app.command()(report)
+app.command()(doctor)
 
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.", autocompletion=complete.device)]
 Threads = Annotated[int | None, typer.Option(min=1, help="Workers; default all cores.")]
 Memory = Annotated[
     float | None,
@@ -43,16 +45,40 @@ Memory = Annotated[
 ]
 DataDir = Annotated[Path | None, typer.Option(help="Folder with datasets.")]
 Assignments = Annotated[
-    list[str] | None, typer.Option("--set", help="Any option, as key=value; repeatable.")
+    list[str] | None,
+    typer.Option(
+        "--set",
+        help="Any option, as key=value; repeatable.",
+        autocompletion=complete.assignment,
+    ),
 ]
 Agents = Annotated[int | None, typer.Option(help="Number of agents.")]
 Rounds = Annotated[int | None, typer.Option(help="Communication rounds.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of the first split.")]
-Partition = Annotated[str | None, typer.Option(help="chunks, iid, dirichlet, sizes or domains.")]
-Profile = Annotated[str | None, typer.Option(help="default or paper.")]
+Partition = Annotated[
+    str | None,
+    typer.Option(
+        help="chunks, iid, dirichlet, sizes or domains.", autocompletion=complete.partition
+    ),
+]
+Profile = Annotated[
+    str | None, typer.Option(help="default or paper.", autocompletion=complete.profile)
+]
 Graphs = Annotated[
     str | None,
-    typer.Option(help="Name, path of a TU folder or zip, or several with commas (one an agent)."),
+    typer.Option(
+        help="Name, path of a TU folder or zip, or several with commas (one an agent).",
+        autocompletion=complete.dataset,
+    ),
+]
+Log = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--log",
+        help="tensorboard (to OUT/tensorboard) or mlflow (to MLFLOW_TRACKING_URI, else "
+        "OUT/mlflow.db); repeatable.",
+        autocompletion=complete.logger,
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
@@ -62,7 +88,10 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 def run(
     dataset: Graphs = None,
     method: Annotated[
-        str | None, typer.Option(help="One of those that `motifair methods` lists.")
+        str | None,
+        typer.Option(
+            help="One of those that `motifair methods` lists.", autocompletion=complete.method
+        ),
     ] = None,
     agents: Agents = None,
     rounds: Rounds = None,
@@ -81,6 +110,7 @@ def run(
     set_: Assignments = None,
     config: Annotated[Path | None, typer.Option(help="TOML or JSON file with options.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the results.")] = None,
+    log: Log = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -106,15 +136,22 @@ def run(
     if out is None:
         c = plan.config
         out = Path("runs") / f"{Path(plan.data.name).name}-{c.method}-{c.digest()}"
-    _execute(plan, out, quiet, as_json)
+    _execute(plan, out, log, quiet, as_json)
 
 
 @app.command()
 def compare(
     dataset: Graphs = None,
-    methods: Annotated[str, typer.Option(help="all, or names joined by commas.")] = "all",
+    methods: Annotated[
+        str,
+        typer.Option(help="all, or names joined by commas.", autocompletion=complete.methods),
+    ] = "all",
     baseline: Annotated[
-        str | None, typer.Option(help="Method the others are compared with; default fedavg.")
+        str | None,
+        typer.Option(
+            help="Method the others are compared with; default fedavg.",
+            autocompletion=complete.method,
+        ),
     ] = None,
     agents: Agents = None,
     rounds: Rounds = None,
@@ -190,13 +227,14 @@ def list_methods(as_json: Json = False) -> None:
 @app.command()
 def resume(
     folder: Annotated[Path, typer.Argument(help="The out folder of an interrupted run.")],
+    log: Log = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Go on with a run that was interrupted, to the same result."""
     from motifair.experiments.plan import read_plan
 
-    _execute(read_plan(folder), folder, quiet, as_json)
+    _execute(read_plan(folder), folder, log, quiet, as_json)
 
 
 @app.command()
@@ -214,7 +252,11 @@ def show(
 def bench(
     device: Device = "auto",
     dataset: Annotated[
-        str | None, typer.Option(help="As for run; default PROTEINS where it is, else planted.")
+        str | None,
+        typer.Option(
+            help="As for run; default PROTEINS where it is, else planted.",
+            autocompletion=complete.dataset,
+        ),
     ] = None,
     splits: Annotated[
         int | None, typer.Option(help="Federations in a stack, on a GPU; default 20.")
@@ -246,18 +288,22 @@ def bench(
         show_benchmark(found, Console())
 
 
-def _execute(plan: Any, out: Path, quiet: bool, as_json: bool) -> None:
+def _execute(plan: Any, out: Path, log: list[str] | None, quiet: bool, as_json: bool) -> None:
+    from motifair.cli.loggers import make_loggers
     from motifair.cli.progress import RunProgress, stop_on_signal
     from motifair.experiments.run import execute
     from motifair.federation.loop import Stopped
     from motifair.report.overview import save_overview
 
     errors = Console(stderr=True)
+    loggers = make_loggers(
+        log or [], out, lambda words: errors.print(words, highlight=False, markup=False)
+    )
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signal(errors))
         progress = None if quiet else stack.enter_context(RunProgress([plan], errors))
         try:
-            result = execute(plan, out, progress=progress, stop=stop)
+            result = execute(plan, out, progress=progress, stop=stop, callbacks=loggers)
         except Stopped:
             errors.print(
                 f"Saved. Go on with: motifair resume {out}", highlight=False, soft_wrap=True

@@ -9,9 +9,15 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from motifair.cli import complete
+
 app = typer.Typer(no_args_is_help=True, help="List, describe and check datasets.")
 
 DataDir = Annotated[Path | None, typer.Option(help="Folder with datasets.")]
+Dataset = Annotated[
+    str,
+    typer.Argument(help="Name, or path of a TU folder or zip.", autocompletion=complete.dataset),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 
 
@@ -37,9 +43,12 @@ def list_(data_dir: DataDir = None, as_json: Json = False) -> None:
 
 @app.command()
 def info(
-    dataset: Annotated[str, typer.Argument(help="Name, or path of a TU folder or zip.")],
+    dataset: Dataset,
     agents: Annotated[int | None, typer.Option(help="Number of agents.")] = None,
-    partition: Annotated[str | None, typer.Option(help="How the graphs are shared out.")] = None,
+    partition: Annotated[
+        str | None,
+        typer.Option(help="How the graphs are shared out.", autocompletion=complete.partition),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
     data_dir: DataDir = None,
     as_json: Json = False,
@@ -73,19 +82,24 @@ def info(
 
 @app.command()
 def check(
-    dataset: Annotated[str, typer.Argument(help="Name, or path of a TU folder or zip.")],
+    dataset: Dataset,
     data_dir: DataDir = None,
+    as_json: Json = False,
 ) -> None:
     """Read a dataset, and compare it with its published statistics and digest."""
     from motifair.graphs.dataset import GENERATED
     from motifair.graphs.tu import KNOWN, load_tu
 
-    if dataset in GENERATED:
-        typer.echo(f"{dataset} is generated here: there is no file to check.")
-        return
-    graphs = load_tu(dataset, data_dir)
-    known = "is the published dataset" if graphs.name in KNOWN else "is readable (not a known name)"
-    typer.echo(f"{graphs.name} {known}: {len(graphs)} graphs, digest {graphs.digest()[:16]}")
+    about: dict[str, Any] = {"dataset": dataset, "generated": dataset in GENERATED}
+    said = f"{dataset} is generated here: there is no file to check."
+    if dataset not in GENERATED:
+        graphs = load_tu(dataset, data_dir)
+        published = graphs.name in KNOWN
+        about |= {"dataset": graphs.name, "published": published, "graphs": len(graphs)}
+        about["digest"] = graphs.digest()
+        known = "is the published dataset" if published else "is readable (not a known name)"
+        said = f"{graphs.name} {known}: {len(graphs)} graphs, digest {about['digest'][:16]}"
+    typer.echo(json.dumps(about, indent=2) if as_json else said)
 
 
 def print_frame(frame: Any, title: str, as_json: bool) -> None:

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from motifair.cli import complete
 from motifair.errors import MotifairError
 
 if TYPE_CHECKING:
@@ -41,7 +42,10 @@ def init(
     like: Annotated[Path, typer.Option(help="Graphs of the kind members have: the schema.")],
     members: Annotated[str, typer.Option(help="Names of the members, with commas.")],
     name: Annotated[str, typer.Option(help="Name of the federation.")] = "federation",
-    features: Annotated[str, typer.Option(help="auto, label, degree or attributes.")] = "auto",
+    features: Annotated[
+        str,
+        typer.Option(help="auto, label, degree or attributes.", autocompletion=complete.features),
+    ] = "auto",
     folder: Folder = HERE,
 ) -> None:
     """Write a commented federation.toml, to be edited."""

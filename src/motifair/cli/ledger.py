@@ -11,6 +11,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from motifair.cli import complete
 from motifair.errors import MotifairError
 
 if TYPE_CHECKING:
@@ -59,7 +60,12 @@ def verify(
 @ledger_app.command()
 def export(
     out: Annotated[Path, typer.Option(help="File to write.")],
-    format_: Annotated[str, typer.Option("--format", help="csv, json or parquet.")] = "csv",
+    format_: Annotated[
+        str,
+        typer.Option(
+            "--format", help="csv, json or parquet.", autocompletion=complete.table_format
+        ),
+    ] = "csv",
     ledger: Where = None,
     run: Run = None,
 ) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from motifair.cli import complete
 from motifair.errors import MotifairError
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ def paper(
         str,
         typer.Argument(
             help="table2, perturbed, tradeoff, payoff, ablation, lambda, scale, contribution, "
-            "datasets, claims, manipulation, search, or all."
+            "datasets, claims, manipulation, search, or all.",
+            autocompletion=complete.study,
         ),
     ],
     out: Annotated[
@@ -36,7 +38,9 @@ def paper(
     datasets: Annotated[
         str, typer.Option(help="Names joined by commas; default those of the study.")
     ] = "",
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Annotated[
+        str, typer.Option(help="auto, cpu or cuda.", autocompletion=complete.device)
+    ] = "auto",
     threads: Annotated[int | None, typer.Option(min=1, help="Workers; default all cores.")] = None,
     memory: Annotated[
         float | None, typer.Option(help="GiB of the GPU; default 80 % of what is free.")

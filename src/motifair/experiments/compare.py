@@ -56,6 +56,11 @@ class Comparison:
         rows = [{"method": m, **{k: r.mean[k] for k in BESIDE}} for m, r in self.results.items()]
         return pd.DataFrame(rows).set_index("method")
 
+    def _repr_html_(self) -> str:
+        from motifair.experiments.notebook import comparison_html
+
+        return comparison_html(self)
+
     def save(self, folder: Path) -> None:
         """Write the comparison as CSV, Markdown, LaTeX and JSON."""
         from motifair.experiments.tables import to_latex, to_markdown

@@ -61,6 +61,11 @@ class Finished:
     history: History
 
 
+def method_part(config: Config) -> str:
+    """Return the part that is the method's own: a method that is a baseline is no job more."""
+    return "self-train" if config.method == "self-train" else "method"
+
+
 def list_jobs(plan: Plan, out: Path | None, baselines: Path | None) -> list[Job]:
     """List the jobs of a run; a method that is a baseline is no job of its own."""
     parts = PARTS[:2] if plan.config.method == "self-train" else PARTS
@@ -75,9 +80,16 @@ def list_jobs(plan: Plan, out: Path | None, baselines: Path | None) -> list[Job]
 
 
 def run_jobs(
-    plan: Plan, jobs: Sequence[Job], progress: Progress | None, stop: Callable[[], bool]
+    plan: Plan,
+    jobs: Sequence[Job],
+    progress: Progress | None,
+    stop: Callable[[], bool],
+    callbacks: Sequence[Sequence[Callback]] = (),
 ) -> tuple[dict[tuple[int, str], Finished], dict[str, Any]]:
-    """Do what is left of all jobs; return what they found, and how they were laid out."""
+    """Do what is left of all jobs; return what they found, and how they were laid out.
+
+    `callbacks` has some for each split, which hear of the method's own job.
+    """
     splits: dict[int, Split] = {}
     found: dict[tuple[int, str], Finished] = {}
     left = []
@@ -93,7 +105,8 @@ def run_jobs(
     for group in _groups(plan, left, splits):
         if progress is not None and len(group.jobs) > 1:
             progress.stacked(len(group.jobs))
-        for job, history in zip(group.jobs, _run_group(plan, group, progress, stop), strict=True):
+        histories = _run_group(plan, group, progress, stop, callbacks)
+        for job, history in zip(group.jobs, histories, strict=True):
             found[job.number, job.part] = Finished(splits[job.number], history)
     return found, {"jobs_in_a_stack": max(f.history.side_by_side for f in found.values())}
 
@@ -153,7 +166,11 @@ def memory_needed(config: Config, members: Members) -> int:
 
 
 def _run_group(
-    plan: Plan, group: _Group, progress: Progress | None, stop: Callable[[], bool]
+    plan: Plan,
+    group: _Group,
+    progress: Progress | None,
+    stop: Callable[[], bool],
+    hears: Sequence[Sequence[Callback]],
 ) -> list[History]:
     """Run jobs to their end, from their files where there are some."""
     simulation = Simulation(
@@ -176,6 +193,8 @@ def _run_group(
         if job.path is not None:
             about = plan.about(_seed(plan, job), job.part)
             calls.append(Checkpoint(job.path, about, pace))
+        if hears and job.part == method_part(plan.config):
+            calls.extend(hears[job.number])
     with closing(simulation):
         run_rounds(
             simulation,

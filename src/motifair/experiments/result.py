@@ -203,6 +203,11 @@ class Result:
         ]
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        from motifair.experiments.notebook import result_html
+
+        return result_html(self)
+
     def save(self, folder: Path) -> None:
         """Write `history.csv`, `agents.csv` and, last of all, `summary.json`."""
         write_atomic(folder / "history.csv", self.history.to_csv(index=False))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,9 +15,10 @@ import torch
 
 from motifair.config import Config
 from motifair.errors import MotifairError
-from motifair.experiments.jobs import Finished, Progress, list_jobs, run_jobs
+from motifair.experiments.jobs import Finished, Progress, list_jobs, method_part, run_jobs
 from motifair.experiments.plan import Plan, make_plan
 from motifair.experiments.result import Result, SplitResult, load_result
+from motifair.federation.callbacks import Callback
 from motifair.files import read_json, write_json
 from motifair.graphs.dataset import EMBEDDED, Objects
 from motifair.learning.steady import steady_process
@@ -32,6 +33,7 @@ def run(
     device: str = "auto",
     threads: int | None = None,
     memory: float | None = None,
+    callbacks: Sequence[Callback] = (),
     **options: Any,
 ) -> Result:
     """Run a method and return what it found; options are those of `Config`, by name.
@@ -39,7 +41,8 @@ def run(
     `dataset` is a name, a path, a list of PyG or NetworkX graphs, or a mapping from agent to such
     a list; `method` may be a name or a subclass of `Method`. With `out` the run is written to that
     folder as it goes, and calling again goes on. `memory` is how many GiB of a GPU splits may fill
-    that go side by side.
+    that go side by side. `callbacks` hear of the method's own rounds, such as the loggers of
+    `motifair.report.loggers`.
     """
     where: dict[str, Any] = {
         "data_dir": data_dir,
@@ -48,7 +51,7 @@ def run(
         "memory": memory,
     }
     plan = make_plan(dataset, options, **where)
-    return execute(plan, None if out is None else Path(out))
+    return execute(plan, None if out is None else Path(out), callbacks=callbacks)
 
 
 def execute(
@@ -58,31 +61,48 @@ def execute(
     progress: Progress | None = None,
     stop: Callable[[], bool] = lambda: False,
     baselines: Path | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> Result:
     """Run all splits of a plan, or what is left of them in `out`.
 
     The trainings alone are kept in `baselines` (by default in `out`), where runs of other methods
-    on the same splits find them.
+    on the same splits find them. Each of `callbacks` is asked for one for each split, which hears
+    of the method's own rounds there, and in the end of the result.
     """
     if out is not None and (out / "summary.json").exists():
         _check_same(plan, out)
-        return load_result(out)
+        return _told(load_result(out), _hears(plan, out, callbacks))
     with steady_process(), _folder(plan, out):
         started = time.monotonic()
+        hears = _hears(plan, out, callbacks)
         jobs = list_jobs(plan, out, baselines or out)
-        found, layout = run_jobs(plan, jobs, progress, stop)
-        splits = tuple(_split_result(plan, k, found) for k in range(plan.config.splits))
+        found, layout = run_jobs(plan, jobs, progress, stop, hears)
+        results = tuple(_split_result(plan, k, found) for k in range(plan.config.splits))
         environment = {"layout": {**_layout(plan), **layout}, "versions": _versions()}
-        result = Result(plan.config, splits, time.monotonic() - started, environment)
+        result = Result(plan.config, results, time.monotonic() - started, environment)
         if out is not None:
             result.save(out)
-        return result
+        return _told(result, hears)
+
+
+def _hears(plan: Plan, out: Path | None, callbacks: Sequence[Callback]) -> list[list[Callback]]:
+    """Return for each split who hears of it."""
+    splits = range(plan.config.splits)
+    return [[c.for_split(plan.config, k, out) for c in callbacks] for k in splits]
+
+
+def _told(result: Result, hears: Sequence[Sequence[Callback]]) -> Result:
+    """Tell callbacks of each split what it came to."""
+    for split, callbacks in zip(result.splits, hears, strict=True):
+        for callback in callbacks:
+            callback.on_result(split.history, split.metrics())
+    return result
 
 
 def _split_result(plan: Plan, number: int, found: dict[tuple[int, str], Finished]) -> SplitResult:
     """Put together what was found on one split; a method that is a baseline ran once."""
     alone = plan.config.method == "self-train"
-    method = found[number, "self-train" if alone else "method"]
+    method = found[number, method_part(plan.config)]
     first = found[number, "self-train"].history.columns["accuracy"][-1]
     again = found[number, "retest"].history.columns["accuracy"][-1]
     # Training alone is compared with training alone again: its fairness is the reliability.

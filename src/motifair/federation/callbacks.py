@@ -7,12 +7,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from motifair.config import Config
 from motifair.federation.history import History
 from motifair.federation.state import FederationState, save_state
 
 
 class Callback:
     """Does nothing; a subclass overrides what it wants to hear."""
+
+    def for_split(self, config: Config, number: int, out: Path | None) -> Callback:
+        """Return who hears of split `number` of a run that is kept in `out`: the same for all."""
+        return self
 
     def on_round(self, state: FederationState, history: History) -> None:
         """Hear that a round is done and recorded."""
@@ -22,6 +27,9 @@ class Callback:
 
     def on_end(self, state: FederationState, history: History) -> None:
         """Hear that the last round is done."""
+
+    def on_result(self, history: History, metrics: Mapping[str, float]) -> None:
+        """Hear what a split came to, whether it was run now or earlier."""
 
 
 class Pace:
