@@ -24,6 +24,7 @@ from motifair.federation.server import Record
 from motifair.federation.simulation import Simulation
 from motifair.federation.state import FederationState, agent_tensors
 from motifair.federation.terms import Terms
+from motifair.federation.transports import Heard
 from motifair.files import read_json
 from motifair.graphs.graph_set import GraphSet
 from motifair.graphs.partition import Partition
@@ -214,7 +215,7 @@ class Backwards:
         self.world = world
 
     def exchange(
-        self, tasks: dict[str, bytes], deadline: float
+        self, tasks: dict[str, bytes], deadline: float, heard: Heard
     ) -> tuple[dict[str, bytes], dict[str, str]]:
         round = {Download.decode(task).round for task in tasks.values()}.pop()
         found = {}

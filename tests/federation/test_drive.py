@@ -25,6 +25,7 @@ from motifair.federation.drive import POSITION, RESULT, server_model
 from motifair.federation.records import Download, digest, unseal
 from motifair.federation.state import agent_tensors
 from motifair.federation.terms import Terms
+from motifair.federation.transports import Heard
 from motifair.federation.transports.inprocess import InProcess
 from motifair.files import read_json
 from motifair.ledger.entry import Entry
@@ -82,10 +83,10 @@ class Instants:
             self(f"after entry {entry.number}")
 
         def exchanging(
-            transport: InProcess, tasks: Mapping[str, bytes], deadline: float
+            transport: InProcess, tasks: Mapping[str, bytes], deadline: float, heard: Heard
         ) -> tuple[dict[str, bytes], dict[str, str]]:
             self("before asking")
-            found = exchange(transport, tasks, deadline)
+            found = exchange(transport, tasks, deadline, heard)
             self("after asking")
             return found
 

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from motifair.cli import complete, data, federation
+from motifair.cli.dashboard import dashboard
 from motifair.cli.doctor import doctor
 from motifair.cli.ledger import ledger_app
 from motifair.cli.paper import paper
@@ -36,6 +37,7 @@ app.command()(paper)
 app.command()(statement)
 app.command()(report)
 app.command()(doctor)
+app.command()(dashboard)
 
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.", autocompletion=complete.device)]
 Threads = Annotated[int | None, typer.Option(min=1, help="Workers; default all cores.")]

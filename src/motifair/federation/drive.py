@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -18,6 +19,7 @@ import torch
 from motifair.errors import MotifairError
 from motifair.federation.checks import Accepted
 from motifair.federation.coordinator import Coordinator, Position
+from motifair.federation.live import LIVE, Live
 from motifair.federation.positions import load_position, save_position
 from motifair.federation.site import OTHER_TERMS
 from motifair.federation.transports import Transport
@@ -48,12 +50,17 @@ class Drive:
     tell: Tell = lambda entry: None
     keep: Callable[[Position], None] = lambda position: None
 
+    @cached_property
+    def live(self) -> Live:
+        """What who watches is told of the exchanges."""
+        return Live(self.folder / LIVE)
+
     def __call__(self, *, rounds: int | None = None) -> bool:
         """Go on with the run, for at most so many rounds; return whether it is finished."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if (self.folder / RESULT).exists():
             return True
-        with self.ledger.lease(self.coordinator.run):
+        with self.ledger.lease(self.coordinator.run), self.live:
             return self._go_on(rounds)
 
     def _go_on(self, rounds: int | None) -> bool:
@@ -105,7 +112,7 @@ class Drive:
             missing = {n: tasks[n] for n in names if n not in joined}
             if not missing:
                 break
-            replies, reasons = self.transport.exchange(missing, self.coordinator.terms.deadline)
+            replies, reasons = self._exchange(0, missing)
             accepted, rejected = self.coordinator.collect(missing, replies, ())
             self._retain(0, {name: replies[name] for name in accepted})
             joined |= accepted
@@ -118,6 +125,17 @@ class Drive:
                 )
         return joined
 
+    def _exchange(
+        self, round: int, tasks: Mapping[str, bytes]
+    ) -> tuple[dict[str, bytes], dict[str, str]]:
+        """Ask agents, and let who watches know how that goes."""
+        deadline = self.coordinator.terms.deadline
+        self.live.asked(round, tasks, deadline)
+        try:
+            return self.transport.exchange(tasks, deadline, self.live.heard)
+        finally:
+            self.live.closed()
+
     def _saved(self, position: Position) -> Position:
         """Make a position the one to go on from, and enter it in the ledger."""
         save_position(self.folder / POSITION, position)
@@ -126,7 +144,7 @@ class Drive:
 
     def _round(self, position: Position, accounts: Accounts) -> Position:
         tasks = position.tasks
-        replies, absent = self.transport.exchange(tasks, self.coordinator.terms.deadline)
+        replies, absent = self._exchange(position.round + 1, tasks)
         accepted, rejected = self.coordinator.collect(tasks, replies, position.roster)
         differing = sorted(name for name, why in absent.items() if OTHER_TERMS in why)
         if differing and len(accepted) < self.coordinator.terms.quorum:
@@ -142,7 +160,7 @@ class Drive:
     def _finish(self, position: Position) -> None:
         """Let agents adopt their last reward, and write down how accurate they became."""
         tasks = position.tasks
-        replies, _ = self.transport.exchange(tasks, self.coordinator.terms.deadline)
+        replies, _ = self._exchange(position.round, tasks)
         accepted, _ = self.coordinator.collect(tasks, replies, position.roster)
         found = {name: a.upload.accuracy for name, a in sorted(accepted.items())}
         self.keep(position)

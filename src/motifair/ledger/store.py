@@ -112,8 +112,17 @@ class Ledger:
             found = [connection.scalars(sa.select(t.c.run).distinct()) for t in (ENTRIES, LINES)]
             return sorted({run for runs in found for run in runs})
 
-    def entries(self, run: str) -> Iterator[Entry]:
-        """Yield the entries of a run as they stand there, in order of their numbers.
+    def heads(self) -> dict[str, tuple[int, str]]:
+        """Return number and hash of the last entry of each run, without reading all of them."""
+        last = sa.select(ENTRIES.c.run, sa.func.max(ENTRIES.c.number).label("number"))
+        ends = last.group_by(ENTRIES.c.run).subquery()
+        both = (ENTRIES.c.run == ends.c.run) & (ENTRIES.c.number == ends.c.number)
+        wanted = sa.select(ENTRIES.c.run, ENTRIES.c.number, ENTRIES.c.hash).join(ends, both)
+        with self._reading() as connection:
+            return {run: (number, digest) for run, number, digest in connection.execute(wanted)}
+
+    def entries(self, run: str, after: int = -1) -> Iterator[Entry]:
+        """Yield the entries of a run after number `after` as they stand there, in order.
 
         One statement, so that a round that is written meanwhile is seen whole or not at all.
         """
@@ -121,7 +130,7 @@ class Ledger:
         wanted = (
             sa.select(ENTRIES, *(c.label(f"line_{c.name}") for c in LINES.c))
             .join_from(ENTRIES, LINES, both, isouter=True)
-            .where(ENTRIES.c.run == run)
+            .where(ENTRIES.c.run == run, ENTRIES.c.number > after)
             .order_by(ENTRIES.c.number)
         )
         with self._reading() as connection:

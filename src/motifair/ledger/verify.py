@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,31 +73,55 @@ class _Misfit(Exception):  # noqa: N818 - a finding on its way
         self.what, self.agent = what, agent
 
 
-def verify(entries: Iterable[Entry], heads: Iterable[Head] = ()) -> Verdict:
-    """Follow the chain of one run and make every entry again from its recorded values.
+class Verification:
+    """Follows the chain of one run entry by entry, and makes every entry again.
 
     `heads` are (number, hash) that a member kept: they show when a whole chain was written anew, or
     cut off at its end.
     """
-    kept = dict(_agreed(heads))
-    books: Accounts | None = None
-    for entry in entries:
-        books = books or Accounts(entry.run)
-        if entry.number != books.entries:
+
+    def __init__(self, run: str, heads: Iterable[Head] = ()) -> None:
+        self.kept = dict(_agreed(heads))
+        self.books = Accounts(run)
+        self.finding: Finding | None = None
+
+    def take(self, entry: Entry) -> bool:
+        """Take the next entry into the books, or find what does not fit; nothing is taken then."""
+        books = self.books
+        if self.finding is None and entry.number != books.entries:
             what = f"is missing; what follows is entry {entry.number}"
-            return _verdict(books, Finding(books.entries, None, "", what))
+            self.finding = Finding(books.entries, None, "", what)
+        if self.finding is not None:
+            return False
         try:
-            _check(entry, books, kept)
+            _check(entry, books, self.kept)
             books.add(entry)
         except _Misfit as misfit:
-            return _verdict(books, Finding(entry.number, entry.round, misfit.agent, misfit.what))
-        kept.pop(entry.number, None)
-    books = books or Accounts("")
-    missing = min(kept, default=None)
-    if missing is not None:
-        what = f"is missing: a member kept its hash {kept[missing][:16]}"
-        return _verdict(books, Finding(missing, None, "", what))
-    return _verdict(books)
+            self.finding = Finding(entry.number, entry.round, misfit.agent, misfit.what)
+            return False
+        self.kept.pop(entry.number, None)
+        return True
+
+    @property
+    def verdict(self) -> Verdict:
+        """What was found so far, should there be no further entry."""
+        books, finding = self.books, self.finding
+        missing = min(self.kept, default=None)
+        if finding is None and missing is not None:
+            what = f"is missing: a member kept its hash {self.kept[missing][:16]}"
+            finding = Finding(missing, None, "", what)
+        return Verdict(books.run, books.entries, books.round, books.head, finding)
+
+
+def verify(entries: Iterable[Entry], heads: Iterable[Head] = ()) -> Verdict:
+    """Follow the chain of one run and make every entry again from its recorded values."""
+    rest = iter(entries)
+    first = next(rest, None)
+    verification = Verification("" if first is None else first.run, heads)
+    for entry in chain(() if first is None else (first,), rest):
+        if not verification.take(entry):
+            break
+    return verification.verdict
 
 
 def verify_run(ledger: Ledger, run: str, heads: Iterable[Head] = ()) -> Verdict:
@@ -108,10 +133,6 @@ def verify_run(ledger: Ledger, run: str, heads: Iterable[Head] = ()) -> Verdict:
             found = Finding(number, None, agent, "the entry of this line is missing")
             break
     return Verdict(run, verdict.entries, verdict.rounds, verdict.head, found)
-
-
-def _verdict(books: Accounts, finding: Finding | None = None) -> Verdict:
-    return Verdict(books.run, books.entries, books.round, books.head, finding)
 
 
 def _agreed(heads: Iterable[Head]) -> Iterator[Head]:

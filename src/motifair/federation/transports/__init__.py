@@ -13,12 +13,19 @@ from typing import Protocol
 Handler = Callable[[bytes], bytes]
 """An agent: takes the bytes of a task, returns the bytes of its reply."""
 
+Heard = Callable[[str], None]
+"""Is told the name of each agent when its reply arrives, whatever it says; from any thread."""
+
+
+def nobody(name: str) -> None:
+    """Hear of a reply, and do nothing."""
+
 
 class Transport(Protocol):
     """What the server needs of an engine."""
 
     def exchange(
-        self, tasks: Mapping[str, bytes], deadline: float
+        self, tasks: Mapping[str, bytes], deadline: float, heard: Heard = nobody
     ) -> tuple[dict[str, bytes], dict[str, str]]:
         """Send each agent its own bytes and wait at most `deadline` seconds.
 

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Mapping
 
-from motifair.federation.transports import Handler
+from motifair.federation.transports import Handler, Heard, nobody
 from motifair.federation.transports.words import in_words
 
 logger = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ class InProcess:
         self.handlers = handlers
 
     def exchange(
-        self, tasks: Mapping[str, bytes], deadline: float
+        self, tasks: Mapping[str, bytes], deadline: float, heard: Heard = nobody
     ) -> tuple[dict[str, bytes], dict[str, str]]:
         """Ask every agent of `tasks`."""
         replies: dict[str, bytes] = {}
@@ -42,6 +42,7 @@ class InProcess:
                 logger.exception("agent %s", name)
                 failures[name] = in_words(error)
                 continue
+            heard(name)
             if time.monotonic() - began > deadline:
                 failures[name] = f"did not reply within {deadline:g} s"
             else:

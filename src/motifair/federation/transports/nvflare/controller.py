@@ -18,7 +18,7 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
-from motifair.federation.transports import Stopped
+from motifair.federation.transports import Heard, Stopped, nobody
 from motifair.federation.transports.nvflare.local import our_own, read_local
 from motifair.federation.transports.nvflare.payload import TASK, RefusedError, pack, unpack
 
@@ -98,12 +98,12 @@ class Exchange:
         self.controller, self.abort, self.fl_ctx = controller, abort, fl_ctx
 
     def exchange(
-        self, tasks: Mapping[str, bytes], deadline: float
+        self, tasks: Mapping[str, bytes], deadline: float, heard: Heard = nobody
     ) -> tuple[dict[str, bytes], dict[str, str]]:
         """Send each agent its own bytes; collect until all have replied or the deadline is over."""
         results: dict[str, bytes | str] = {}
         arrived = threading.Condition()
-        received = partial(self._received, results, arrived)
+        received = partial(self._received, results, arrived, heard)
         standing = {
             name: Task(TASK, pack(content), result_received_cb=received)
             for name, content in tasks.items()
@@ -130,6 +130,7 @@ class Exchange:
         self,
         results: dict[str, bytes | str],
         arrived: threading.Condition,
+        heard: Heard,
         client_task: ClientTask,
         fl_ctx: FLContext,
     ) -> None:
@@ -139,6 +140,7 @@ class Exchange:
         except RefusedError as refused:
             result = str(refused)
         client_task.result = None
+        heard(client_task.client.name)
         with arrived:
             results[client_task.client.name] = result
             arrived.notify_all()

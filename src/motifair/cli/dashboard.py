@@ -1,0 +1,46 @@
+"""`motifair dashboard`: a federation in a browser."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from motifair.errors import MotifairError
+
+
+def dashboard(
+    ledger: Annotated[str, typer.Option(help="File of SQLite, or URL of PostgreSQL.")],
+    runs: Annotated[
+        Path | None, typer.Option(help="The operator's folder: who is at work just now.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 for any free one.")] = 8080,
+    token_file: Annotated[
+        Path | None, typer.Option(help="The operator's token; or name it in MOTIFAIR_TOKEN.")
+    ] = None,
+    agent_tokens: Annotated[
+        Path | None, typer.Option(help='TOML with a line agent = "token" for each agent.')
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="A name that a proxy calls us by; repeatable.")
+    ] = None,
+) -> None:
+    """Show runs, agents, payoffs and the ledger in a browser, live; it only reads."""
+    from motifair.web.access import Access, check_access, read_agent_tokens, read_token
+    from motifair.web.feed import Feed
+    from motifair.web.serve import serve
+
+    if runs is not None and not runs.is_dir():
+        raise MotifairError(f"There is no folder {runs}; name the operator's folder with --runs.")
+    token = read_token(token_file) if token_file else os.environ.get("MOTIFAIR_TOKEN") or None
+    access = Access(token, read_agent_tokens(agent_tokens) if agent_tokens else None)
+    names = allow_host or []
+    check_access(access, host, names)
+
+    def ready(address: str) -> None:
+        typer.echo(f"The dashboard is at {address}; Ctrl-C ends it.")
+
+    serve(Feed(ledger, runs), access, host=host, port=port, names=names, ready=ready)

@@ -1,0 +1,127 @@
+// Live updates. The server pushes the parts of the page that change, as it made them for the page
+// itself; here only what differs is put in its place, so that focus and selection stay.
+"use strict";
+
+const main = document.getElementById("main");
+const trouble = document.getElementById("trouble");
+const COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00"];
+const DASHES = ["solid", "dash", "dot"];
+
+function patch(old, fresh) {
+  if (old.isEqualNode(fresh)) return;
+  const alike = old.nodeName === fresh.nodeName && old.childNodes.length === fresh.childNodes.length;
+  if (!alike || old.nodeType !== Node.ELEMENT_NODE) {
+    old.replaceWith(fresh);
+    return;
+  }
+  for (const name of old.getAttributeNames()) if (!fresh.hasAttribute(name)) old.removeAttribute(name);
+  for (const name of fresh.getAttributeNames()) {
+    const value = fresh.getAttribute(name);
+    if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  }
+  const [before, after] = [[...old.childNodes], [...fresh.childNodes]];
+  before.forEach((node, k) => patch(node, after[k]));
+}
+
+function show(html) {
+  const fresh = new DOMParser().parseFromString(html, "text/html");
+  for (const part of fresh.querySelectorAll("[data-part]")) {
+    const old = main.querySelector(`[data-part="${part.dataset.part}"]`);
+    if (old) patch(old, document.adoptNode(part));
+  }
+  tellTimes();
+}
+
+function tell(words) {
+  trouble.textContent = words;
+  trouble.hidden = !words;
+}
+
+function ago(seconds) {
+  if (seconds < 2) return "now";
+  if (seconds < 120) return `${Math.round(seconds)} s ago`;
+  if (seconds < 7200) return `${Math.round(seconds / 60)} min ago`;
+  return seconds < 172800 ? `${Math.round(seconds / 3600)} h ago` : `${Math.round(seconds / 86400)} days ago`;
+}
+
+function tellTimes() {
+  for (const time of document.querySelectorAll("time")) {
+    const at = new Date(time.dateTime);
+    time.textContent = ago((Date.now() - at) / 1000);
+    time.title = at.toLocaleString();
+  }
+}
+
+// Curves: fetched when the number of entries changes, at most once a second.
+let drawing = null;
+let shown = "";
+
+function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+}
+
+function trace(curve, k, y) {
+  const ink = curve.marked ? COLOURS[k % COLOURS.length] : colour("rule");
+  const dash = curve.marked ? DASHES[Math.floor(k / COLOURS.length) % DASHES.length] : "solid";
+  const few = curve.rounds.length < 2 ? "markers" : "lines";
+  return { x: curve.rounds, y: curve[y], name: curve.agent, mode: few, showlegend: curve.marked,
+    line: { color: ink, width: curve.marked ? 2 : 1, dash }, marker: { color: ink }, type: "scatter",
+    hovertemplate: `%{y}<extra>${curve.agent.replace(/[<>&]/g, "")}</extra>` };
+}
+
+function layout() {
+  const axis = { gridcolor: colour("rule"), zerolinecolor: colour("faint"), linecolor: colour("rule"),
+    automargin: true, fixedrange: true };
+  return { margin: { l: 8, r: 8, t: 8, b: 8 }, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+    font: { color: colour("ink"), size: 12, family: "system-ui, sans-serif" }, hovermode: "closest",
+    xaxis: { ...axis, title: { text: "round", standoff: 4 }, rangemode: "tozero", tickformat: "d" }, yaxis: axis,
+    legend: { orientation: "h", y: -0.2 } };
+}
+
+async function draw() {
+  const answer = await fetch(main.dataset.curves, { headers: { Accept: "application/json" } });
+  if (!answer.ok || !window.Plotly) return;
+  const found = await answer.json();
+  const pale = found.curves.filter((c) => !c.marked);
+  const all = [...pale, ...found.curves.filter((c) => c.marked)];
+  for (const [id, y] of [["value-curve", "value"], ["paid-curve", "paid"]]) {
+    const traces = all.map((curve, k) => trace(curve, k - pale.length, y));
+    await Plotly.react(id, traces, layout(), { displayModeBar: false, responsive: true });
+  }
+  document.getElementById("value-curve").dataset.rounds = Math.max(0, ...all.map((c) => c.rounds.at(-1)));
+}
+
+function drawSoon() {
+  const round = document.getElementById("round");
+  if (!main.dataset.curves || !round || drawing || shown === round.textContent) return;
+  drawing = setTimeout(async () => {
+    shown = document.getElementById("round").textContent;
+    try { await draw(); } catch { shown = ""; }
+    drawing = null;
+    drawSoon();
+  }, shown ? 1000 : 0);
+}
+
+function listen() {
+  const events = new EventSource(main.dataset.events);
+  events.addEventListener("open", () => tell(""));
+  events.addEventListener("parts", (event) => { tell(""); show(JSON.parse(event.data)); drawSoon(); });
+  events.addEventListener("problem", (event) => tell(JSON.parse(event.data)));
+  events.addEventListener("error", () => {
+    tell("The connection is lost; this page tries again by itself.");
+    if (events.readyState !== EventSource.CLOSED) return;
+    setTimeout(async () => {
+      const answer = await fetch("/api/runs").catch(() => null);
+      if (answer && answer.status === 401) location.assign("/login");
+      else listen();
+    }, 3000);
+  });
+}
+
+if (main.dataset.events) {
+  tellTimes();
+  setInterval(tellTimes, 1000);
+  drawSoon();
+  listen();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { shown = ""; drawSoon(); });
+}
