@@ -69,7 +69,7 @@ DEFAULT_DIFFERS: dict[str, Any] = {
     "alignment_rate": 0.1,
     "corroboration": 2,
     "evidence": "judged",
-    "diversity_weight": 0.3,
+    "diversity_weight": 8.0,
     "aggregation": "trusted",
     "aggregate_length": "typical",
     "own_weight": 0.4,

@@ -88,7 +88,7 @@ class Config:
     corroboration: int = _option(1, "agents that must hold a motif for it to count", least=1)
     evidence: str = _option(
         "sum",
-        "what a round says: φ + α2·d, or with diversity only for agents that do not harm",
+        "what a round says: φ + α2·d, or with d in units of φ, for agents that help",
         choices=("sum", "judged"),
     )
     value_update: str = _option("additive", "rule of E9", choices=("additive", "ema"))
@@ -161,7 +161,7 @@ PROFILES: Mapping[str, Mapping[str, Any]] = {
         "alignment_rate": 0.1,
         "corroboration": 2,
         "evidence": "judged",
-        "diversity_weight": 0.3,
+        "diversity_weight": 8.0,
         "aggregation": "trusted",
         "aggregate_length": "typical",
         "own_weight": 0.4,

@@ -141,7 +141,7 @@ def true_history(random: Random, low: float = -0.3) -> tuple[list[Entry], list[N
         "value_rate": random.choice([0.05, 0.3, 0.9]),
         "value_update": random.choice(["additive", "ema"]),
         "evidence": random.choice(["sum", "judged"]),
-        "diversity_weight": random.choice([0.0, 0.3, 1.0]),
+        "diversity_weight": random.choice([0.0, 1.0, 8.0]),
     }
     books, naive = Accounts("random"), Naive()
     entries: list[Entry] = []

@@ -28,30 +28,28 @@ def test_evidence_is_the_naive_formula(data: st.DataObject, phi: Tensor, weight:
 
 
 def test_evidence_by_hand() -> None:
-    # Of 0.8, 0.4, 0.1, 0 and -0.2 the mean of what is positive is 0.26, and half of that is 0.13.
+    # The mean of what is positive is 0.26, and 0.1 is less than half of it.
     phi, shares = tensor(0.8, 0.4, 0.1, 0.0, -0.2), tensor(0.5, 1.0, 0.52, 1.0, 1.0)
-    expected = tensor(0.8 + 0.25, 0.4 + 0.5, 0.1 + 0.5 * (0.1 / 0.13) * 0.52, 0.0, -0.2)
-    assert torch.allclose(judged(phi, shares, 0.5), expected, rtol=0, atol=1e-12)
+    expected = tensor(0.8 + 3 * 0.26 * 0.5, 0.4 + 3 * 0.26, 0.1 + 3 * 0.2 * 0.52, 0.0, -0.2)
+    assert torch.allclose(judged(phi, shares, 3.0), expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("phi", "counted"),
+    ("phi", "worth"),
     [
-        (0.45, 1.0),  # more than half of the usual 0.6
-        (0.3, 1.0),  # exactly half of the usual 0.6
-        (0.1, 0.1 / (1.3 / 6)),
+        (0.45, 0.6),  # more than half of the usual 0.6
+        (0.3, 0.6),  # exactly half of the usual 0.6
+        (0.1, 0.2),
         (0.0, 0.0),
         (-0.5, 0.0),
     ],
 )
-def test_variety_counts_fully_from_half_of_the_usual_alignment_on(
-    phi: float, counted: float
-) -> None:
+def test_variety_counts_fully_from_half_of_the_usual_alignment_on(phi: float, worth: float) -> None:
     others = {0.45: (0.75, 0.6), 0.3: (0.6, 0.9)}.get(phi, (0.6, 0.6))
     nobody, only = tensor(0.0, 0.0, 0.0), tensor(1.0, 0.0, 0.0)
     aligned = tensor(phi, *others)
     brought = judged(aligned, only, 1.0) - judged(aligned, nobody, 1.0)
-    assert brought.tolist() == pytest.approx([counted, 0.0, 0.0])
+    assert brought.tolist() == pytest.approx([worth, 0.0, 0.0])
 
 
 @pytest.mark.parametrize(
@@ -74,11 +72,23 @@ def test_an_agent_that_harms_gains_nothing_by_variety(
 
 
 @given(st.data(), numbers(0.5, 1), weights)
-def test_where_all_help_alike_it_is_the_plain_sum(
+def test_where_all_help_alike_it_is_the_plain_sum_in_units_of_the_usual_alignment(
     data: st.DataObject, phi: Tensor, weight: float
 ) -> None:
     shares = data.draw(numbers(0, 1, size=len(phi)))
-    assert torch.allclose(judged(phi, shares, weight), evidence(phi, shares, weight), rtol=1e-12)
+    expected = evidence(phi, shares, weight * float(phi.mean()))
+    assert torch.allclose(judged(phi, shares, weight), expected, rtol=1e-12)
+
+
+@given(st.data(), numbers(-1, 1), weights, st.floats(1e-6, 1e3))
+def test_evidence_is_in_proportion_to_alignment(
+    data: st.DataObject, phi: Tensor, weight: float, factor: float
+) -> None:
+    shares = data.draw(numbers(0, 1, size=len(phi)))
+    expected = factor * judged(phi, shares, weight)
+    found = judged(factor * phi, shares, weight)
+    undecided = abs(float(phi.sum())) < 1e-9
+    assert undecided or torch.allclose(found, expected, rtol=1e-9, atol=1e-12 * factor)
 
 
 @given(st.data(), numbers(-1, 1), weights)

@@ -409,17 +409,16 @@ def evidence(phi: Sequence[float], diversity: Sequence[float], options: Options)
     """What a round says of each agent.
 
     sum: x_i = phi_i + alpha2 d_i. judged: nothing (0 for all) if sum phi <= 0, else
-    x_i = phi_i + alpha2 c_i d_i, c_i = min(1, phi_i+ / (half the mean of phi+)).
+    x_i = phi_i + alpha2 w_i d_i, where w_i is the mean of phi+, or 2 phi_i+ if that is less.
     """
-    counted = [1.0] * len(phi)
+    worth = [1.0] * len(phi)
     if options.evidence == "judged":
         if sum(phi) <= 0:
             return [0.0] * len(phi)
-        half = sum(relu(p) for p in phi) / len(phi) / 2
-        counted = [min(1.0, relu(p) / half) for p in phi]
+        usual = sum(relu(p) for p in phi) / len(phi)
+        worth = [usual if 2 * relu(p) > usual else 2 * relu(p) for p in phi]
     return [
-        p + options.diversity_weight * c * d
-        for p, c, d in zip(phi, counted, diversity, strict=True)
+        p + options.diversity_weight * w * d for p, w, d in zip(phi, worth, diversity, strict=True)
     ]
 
 

@@ -15,23 +15,23 @@ def evidence(alignment: Tensor, diversity: Tensor, diversity_weight: float) -> T
 
 
 def judged(alignment: Tensor, diversity: Tensor, diversity_weight: float) -> Tensor:
-    """Return x_i = φ_i + α2·c_i·d_i, where variety counts only in so far as it helps.
+    """Return x_i = φ_i + α2·min(2·max(φ_i, 0), φ̄)·d_i: variety counts only as far as it helps.
 
-    c_i = min(1, max(φ_i, 0) / (½·mean of max(φ, 0))) is 1 from half of the usual alignment on, and
-    0 for an agent from whom the others learn nothing, or that harms them. Where the agents do not
-    agree on the whole (Σφ ≤ 0, as near a stationary point) a round tells nothing about anyone:
-    x = 0 for all.
+    φ̄ is the usual alignment, the mean of max(φ, 0): variety is worth α2·φ̄·d_i to an agent from half
+    of it on, and nothing to one from whom the others learn nothing, or that harms them. All of it
+    is in proportion to φ, so that values move little where there is little left to learn. Where the
+    agents do not agree on the whole (Σφ ≤ 0, as near a stationary point) a round tells nothing
+    about anyone: x = 0 for all.
 
     >>> one = torch.ones(3)
-    >>> judged(torch.tensor([0.5, 0.25, -0.25]), one, 0.5).tolist()
+    >>> judged(torch.tensor([0.5, 0.25, -0.25]), one, 2.0).tolist()
     [1.0, 0.75, -0.25]
-    >>> judged(torch.tensor([0.25, -0.125, -0.25]), one, 0.5).tolist()
+    >>> judged(torch.tensor([0.25, -0.125, -0.25]), one, 2.0).tolist()
     [0.0, 0.0, 0.0]
     """
     helps = alignment.clamp(min=0)
     usual = helps.mean(dim=-1, keepdim=True)
-    counted = (2 * helps / usual.clamp(min=1e-12)).clamp(max=1)
-    x = alignment + diversity_weight * counted * diversity
+    x = alignment + diversity_weight * torch.minimum(2 * helps, usual) * diversity
     return torch.where(alignment.sum(dim=-1, keepdim=True) > 0, x, 0.0)
 
 
