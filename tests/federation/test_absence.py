@@ -29,7 +29,7 @@ from motifair.ledger.verify import verify
 from motifair.motifs.vocabulary import MotifIndex
 
 ME = "bank-d"
-POOR = "bank-b"  # whose value is the least
+POOR = "bank-c"  # whose value is the least
 OTHERS = NAMES[:-1]
 ONE = 10**12
 FOLDERS = TemporaryDirectory()

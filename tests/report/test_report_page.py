@@ -210,11 +210,12 @@ def test_fifty_agents_and_a_thousand_rounds_are_light_and_quick(
     path = tmp_path / "report.html"
     write_report([made_up_chapter(made_up_source(50, 1000))], path)
     assert path.stat().st_size < 12e6
-    # The machine may be busy with other tests: the quickest of a few is what the page takes.
-    seconds = []
-    while len(seconds) < 6 and min(seconds, default=3.0) >= 3.0:
-        seconds.append(reader.open(path))
-    assert min(seconds) < 3.0
+    # What the page's thread works, not what the clock says: the machine is busy with other tests.
+    inspector = reader.page.context.new_cdp_session(reader.page)
+    inspector.send("Performance.enable", {"timeDomain": "threadTicks"})
+    reader.open(path)
+    found = {m["name"]: m["value"] for m in inspector.send("Performance.getMetrics")["metrics"]}
+    assert 0.1 < found["TaskDuration"] < 3.0
 
 
 def test_the_same_run_gives_the_same_page() -> None:
