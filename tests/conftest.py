@@ -1,9 +1,12 @@
-"""What every test needs: one thread, a private cache, and the datasets."""
+"""What tests need: one thread, a private cache, the datasets, databases, a browser."""
 
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -11,6 +14,10 @@ from hypothesis import settings
 
 from motifair.graphs.graph_set import GraphSet
 from motifair.graphs.tu import load_tu
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+    from postgres_server import Postgres
 
 torch.set_num_threads(1)
 settings.register_profile("motifair", deadline=None, derandomize=True, max_examples=50)
@@ -46,3 +53,44 @@ def proteins(data_dir: Path) -> GraphSet:
 @pytest.fixture(scope="session")
 def imdb(data_dir: Path) -> GraphSet:
     return load_tu("IMDB-BINARY", data_dir)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A real PostgreSQL of one's own."""
+    from postgres_server import Postgres
+
+    found = shutil.which("initdb")
+    places = [Path(found).parent] if found else []
+    places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    if not places:
+        pytest.skip("needs the programs of PostgreSQL (initdb, pg_ctl)")
+    server = Postgres(places[0])
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a new ledger can be made: the same tests run on both databases."""
+    if request.param == "sqlite":
+        return str(tmp_path / "ledger.sqlite")
+    server: Postgres = request.getfixturevalue("postgres")
+    return server.create()
+
+
+@pytest.fixture(scope="module")  # while it is open, its thread can run no other event loop
+def browser() -> Iterator[Browser]:
+    """A real browser without a window: required in CI, elsewhere its tests may be skipped."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    program = next((path for name in names if (path := shutil.which(name))), None)
+    if program is None:
+        if os.environ.get("CI"):
+            pytest.fail("In CI a Chromium is required: install chromium.")
+        pytest.skip("needs a Chromium on the PATH")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield opened
+        opened.close()

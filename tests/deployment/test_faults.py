@@ -21,7 +21,7 @@ pytest.importorskip("nvflare")
 
 from consortium import Consortium
 from killer import KINDS, Kill, Killer
-from ledger.postgres_server import Postgres
+from postgres_server import Postgres
 
 pytestmark = pytest.mark.federation
 FAULTS = int(os.environ.get("MOTIFAIR_FAULTS", "0"))

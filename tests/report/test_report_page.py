@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 from report_samples import made_up_chapter, made_up_source
 
 from motifair.report.page import html_page, write_report
@@ -26,20 +24,6 @@ DRAWN = """() => new Promise((done) => {
   look();
 })"""
 DRAWN_AGAIN = "() => new Promise((done) => requestIdleCallback(() => setTimeout(done, 300)))"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    names = ("chromium", "chromium-browser", "google-chrome")
-    found = next((path for name in names if (path := shutil.which(name))), None)
-    if found is None:
-        if os.environ.get("CI"):
-            pytest.fail("In CI a Chromium is required: install chromium.")
-        pytest.skip("needs a Chromium on the PATH")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @dataclass

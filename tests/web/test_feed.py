@@ -145,13 +145,15 @@ def test_a_ledger_that_is_away_is_a_problem_that_passes(
 def test_many_agents_have_a_few_marked_curves(tmp_path: Path) -> None:
     place = str(tmp_path / "ledger.sqlite")
     writer = Writer(place, [f"agent-{k:03}" for k in range(80)])
-    for _ in range(5):
+    for _ in range(9):
         writer.round()
-    found = curves_of(look(Feed(place)).views["live"].book, points=3)
+    found = curves_of(look(Feed(place)).views["live"].book, points=4)
     assert found.agents == 80
     assert len(found.curves) == 60
     assert sum(curve.marked for curve in found.curves) == 12
-    assert {tuple(curve.rounds) for curve in found.curves} == {(1, 3, 5)}
+    for curve in found.curves:
+        assert len(curve.rounds) <= 4
+        assert (curve.rounds[0], curve.rounds[-1]) == (1, 9)
 
 
 def moment(folder: Path, **content: object) -> None:

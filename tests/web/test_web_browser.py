@@ -21,9 +21,9 @@ LINES = "document.querySelectorAll('#value-curve .scatterlayer .trace').length"
 
 
 @contextmanager
-def page_of(chromium: Any, at: str, **options: Any) -> Iterator[Any]:
+def page_of(browser: Any, at: str, **options: Any) -> Iterator[Any]:
     """Open a page; whatever goes wrong in it, or leads elsewhere, fails the test."""
-    context = chromium.new_context(base_url=at, **options)
+    context = browser.new_context(base_url=at, **options)
     page, wrong = context.new_page(), []
     page.on("console", lambda m: m.type in ("error", "warning") and wrong.append(m.text))
     page.on("pageerror", lambda error: wrong.append(str(error)))
@@ -48,10 +48,10 @@ def drawn(page: Any, round: int) -> None:
     page.wait_for_selector(f"#value-curve[data-rounds='{round}']")
 
 
-def test_a_run_that_goes_on_is_seen_without_a_reload(chromium: Any, place: str) -> None:
+def test_a_run_that_goes_on_is_seen_without_a_reload(browser: Any, place: str) -> None:
     writer = Writer(place)
     writer.round()
-    with served(place) as at, page_of(chromium, at) as page:
+    with served(place) as at, page_of(browser, at) as page:
         page.goto("/runs/live")
         page.evaluate("window.mark = 'the same page'")
         drawn(page, 1)
@@ -67,7 +67,7 @@ def test_a_run_that_goes_on_is_seen_without_a_reload(chromium: Any, place: str) 
         assert writer.accounts.head in page.locator("[data-part=ledger]").inner_text()
 
 
-def test_a_real_run_shows_who_trains_and_who_waits(chromium: Any, tmp_path: Path) -> None:
+def test_a_real_run_shows_who_trains_and_who_waits(browser: Any, tmp_path: Path) -> None:
     go = threading.Semaphore(0)
 
     def meddle(name: str, task: Download, answer: Answer) -> bytes:
@@ -86,7 +86,7 @@ def test_a_real_run_shows_who_trains_and_who_waits(chromium: Any, tmp_path: Path
     until(lambda: (tmp_path / "ledger.sqlite").exists() and world.heard)
     with (
         served(str(tmp_path / "ledger.sqlite"), runs=tmp_path) as at,
-        page_of(chromium, at) as page,
+        page_of(browser, at) as page,
     ):
         page.goto(f"/runs/{world.run}")
         agents = page.locator("[data-part=agents]")
@@ -107,10 +107,10 @@ def test_a_real_run_shows_who_trains_and_who_waits(chromium: Any, tmp_path: Path
     assert not running.is_alive()
 
 
-def test_the_list_of_runs_grows_by_itself(chromium: Any, tmp_path: Path) -> None:
+def test_the_list_of_runs_grows_by_itself(browser: Any, tmp_path: Path) -> None:
     place = str(tmp_path / "ledger.sqlite")
     Writer(place, run="first")
-    with served(place) as at, page_of(chromium, at) as page:
+    with served(place) as at, page_of(browser, at) as page:
         page.goto("/")
         assert page.locator("tbody tr").count() == 1
         Writer(place, run="second").round()
@@ -119,10 +119,10 @@ def test_the_list_of_runs_grows_by_itself(chromium: Any, tmp_path: Path) -> None
         assert round_of(page) == 1
 
 
-def test_an_agent_logs_in_and_sees_only_itself(chromium: Any, tmp_path: Path) -> None:
+def test_an_agent_logs_in_and_sees_only_itself(browser: Any, tmp_path: Path) -> None:
     place = str(tmp_path / "ledger.sqlite")
     books.write(place, books.make_run())
-    with served(place, token_access()) as at, page_of(chromium, at) as page:
+    with served(place, token_access()) as at, page_of(browser, at) as page:
         page.goto(f"/runs/{books.RUN}")
         page.wait_for_url("**/login")
         page.get_by_label("Token").fill(TOKENS["bank-b"])
@@ -147,10 +147,10 @@ def test_an_agent_logs_in_and_sees_only_itself(chromium: Any, tmp_path: Path) ->
         assert page.request.get(own).status == 401
 
 
-def test_the_operators_token_opens_everything(chromium: Any, tmp_path: Path) -> None:
+def test_the_operators_token_opens_everything(browser: Any, tmp_path: Path) -> None:
     place = str(tmp_path / "ledger.sqlite")
     books.write(place, books.make_run())
-    with served(place, token_access()) as at, page_of(chromium, at) as page:
+    with served(place, token_access()) as at, page_of(browser, at) as page:
         page.goto("/login")
         page.get_by_label("Token").fill("this is not it, certainly")
         page.get_by_role("button", name="Log in").click()
@@ -162,12 +162,12 @@ def test_the_operators_token_opens_everything(chromium: Any, tmp_path: Path) -> 
         assert all(name in page.locator("main").inner_text() for name in books.NAMES)
 
 
-def test_everything_can_be_reached_by_keyboard(chromium: Any, tmp_path: Path) -> None:
+def test_everything_can_be_reached_by_keyboard(browser: Any, tmp_path: Path) -> None:
     place = str(tmp_path / "ledger.sqlite")
     writer = Writer(place)
     for _ in range(30):
         writer.round()
-    with served(place) as at, page_of(chromium, at) as page:
+    with served(place) as at, page_of(browser, at) as page:
         page.goto("/")
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.className") == "skip"
@@ -192,11 +192,11 @@ def test_everything_can_be_reached_by_keyboard(chromium: Any, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_fits_a_phone_in_light_and_dark(chromium: Any, tmp_path: Path, scheme: str) -> None:
+def test_it_fits_a_phone_in_light_and_dark(browser: Any, tmp_path: Path, scheme: str) -> None:
     place = str(tmp_path / "ledger.sqlite")
     books.write(place, books.make_run())
     phone = {"viewport": {"width": 390, "height": 844}, "color_scheme": scheme}
-    with served(place) as at, page_of(chromium, at, **phone) as page:
+    with served(place) as at, page_of(browser, at, **phone) as page:
         for path in ("/", f"/runs/{books.RUN}"):
             page.goto(path)
             assert page.evaluate("document.documentElement.scrollWidth") <= 390
@@ -208,10 +208,10 @@ def test_it_fits_a_phone_in_light_and_dark(chromium: Any, tmp_path: Path, scheme
         assert ink == {"light": "#1c2430", "dark": "#e7ebf0"}[scheme]
 
 
-def test_it_can_be_read_without_scripts(chromium: Any, tmp_path: Path) -> None:
+def test_it_can_be_read_without_scripts(browser: Any, tmp_path: Path) -> None:
     place = str(tmp_path / "ledger.sqlite")
     books.write(place, books.make_run())
-    with served(place) as at, page_of(chromium, at, java_script_enabled=False) as page:
+    with served(place) as at, page_of(browser, at, java_script_enabled=False) as page:
         page.goto("/")
         page.get_by_role("link", name=books.RUN).click()
         text = page.locator("main").inner_text()
@@ -219,11 +219,11 @@ def test_it_can_be_read_without_scripts(chromium: Any, tmp_path: Path) -> None:
         assert "Curves need JavaScript" in text
 
 
-def test_a_page_recovers_when_the_ledger_comes_back(chromium: Any, postgres: Any) -> None:
+def test_a_page_recovers_when_the_ledger_comes_back(browser: Any, postgres: Any) -> None:
     place = postgres.create()
     writer = Writer(place)
     with served(place) as at:
-        context = chromium.new_context(base_url=at)
+        context = browser.new_context(base_url=at)
         page = context.new_page()
         page.goto("/runs/live")
         postgres.kill()
@@ -239,10 +239,10 @@ def test_a_page_recovers_when_the_ledger_comes_back(chromium: Any, postgres: Any
         context.close()
 
 
-def test_a_page_recovers_when_the_dashboard_comes_back(chromium: Any, tmp_path: Path) -> None:
+def test_a_page_recovers_when_the_dashboard_comes_back(browser: Any, tmp_path: Path) -> None:
     place = str(tmp_path / "ledger.sqlite")
     writer = Writer(place)
-    context = chromium.new_context()
+    context = browser.new_context()
     page = context.new_page()
     with served(place) as at:
         page.goto(f"{at}/runs/live")

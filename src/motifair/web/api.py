@@ -87,7 +87,7 @@ async def run(run: Run, desk: TheDesk, viewer: TheViewer) -> Response:
 
 @both(api, "/runs/{run}/curves", response_model=Curves)
 async def curves(
-    run: Run, desk: TheDesk, viewer: TheViewer, points: Annotated[int, Query(ge=2, le=2000)] = 500
+    run: Run, desk: TheDesk, viewer: TheViewer, points: Annotated[int, Query(ge=4, le=2000)] = 500
 ) -> Response:
     """Values and payoffs by round: of all agents for the operator, else of the agent itself."""
     view = desk.view(run)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+import numpy as np
 
+from motifair.report.charts import thin
 from motifair.web.book import Book, Series
 from motifair.web.views import Curve, Curves
-
-T = TypeVar("T")
 
 ALL = 12  # agents that can be told apart in one picture
 MOST = 60  # curves in one picture, the pale ones included
@@ -26,7 +25,7 @@ def curves_of(book: Book, points: int, agent: str | None = None) -> Curves:
         names = [name for name in names if name == agent]
     marked = set(names if len(names) <= ALL else names[: ALL // 2] + names[-ALL // 2 :])
     others = [name for name in names if name not in marked]
-    shown = sorted(marked) + thinned(others, MOST - len(marked))
+    shown = sorted(marked) + others[: MOST - len(marked)]
     return Curves(
         run=book.run,
         currency=terms.currency if terms else "",
@@ -35,19 +34,8 @@ def curves_of(book: Book, points: int, agent: str | None = None) -> Curves:
     )
 
 
-def thinned(items: list[T], most: int) -> list[T]:
-    """Leave at most so many, evenly, the first and the last among them.
-
-    >>> thinned(list(range(10)), 4)
-    [0, 3, 6, 9]
-    """
-    if len(items) <= most:
-        return items
-    return [items[round(k * (len(items) - 1) / (most - 1))] for k in range(most)]
-
-
 def _curve(name: str, series: Series, marked: bool, points: int) -> Curve:
-    at = thinned(list(range(len(series.rounds))), points)
+    at = thin(np.array(series.values[: len(series.rounds)]), points).tolist()
     return Curve(
         agent=name,
         marked=marked,
