@@ -11,7 +11,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -64,9 +64,11 @@ class Feed:
         self._whole_at, self._whole_took = -AGAIN, 0.0
         self._checked_at = datetime.now(UTC)
         self._changed = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def watch(self) -> None:
         """Look again and again, until cancelled; wake who waits when something changed."""
+        self._loop = asyncio.get_running_loop()
         while True:
             before = self.version
             await asyncio.to_thread(self.look)
@@ -84,9 +86,11 @@ class Feed:
         return self.version != version
 
     def stop(self) -> None:
-        """End all streams."""
+        """End all streams; may be called from any thread, or by a signal."""
         self.stopping = True
-        self._wake()
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+                self._loop.call_soon_threadsafe(self._wake)
 
     def close(self) -> None:
         """Let go of the ledger."""
