@@ -10,7 +10,7 @@ from random import Random
 
 import psutil
 from consortium import Consortium
-from ledger.postgres_server import Postgres
+from postgres_server import Postgres
 
 from motifair.deployment.office import SERVER
 
