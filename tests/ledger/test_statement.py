@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from motifair.errors import MotifairError
 from motifair.ledger.accounts import Accounts
 from motifair.ledger.entry import Entry
-from motifair.ledger.statement import PARTS, Statement, make_statement, without_password
+from motifair.ledger.statement import PARTS, Statement, make_statement
+from motifair.ledger.words import without_password
 from motifair.mechanism.settlement import PICO
 from motifair.report.source import read_ledger
 

@@ -75,7 +75,9 @@ class SplitResult:
             "payoff_gini": gini(payoff),
             "payoff_jain": jain(payoff),
             "value_payoff": fairness(self.history.columns["value"].mean(axis=0), payoff),
-            "contribution_payoff": fairness(_mean(self.history.columns["contribution"]), payoff),
+            "contribution_payoff": fairness(
+                known_mean(self.history.columns["contribution"]), payoff
+            ),
             "uploaded": float(self.history.columns["uploaded"].mean()),
             "downloaded": float(self.history.columns["downloaded"].mean()),
         }
@@ -104,7 +106,7 @@ class SplitResult:
                 "compensation": columns["compensation"].sum(axis=0),
                 "uploaded": columns["uploaded"].mean(axis=0),
                 "downloaded": columns["downloaded"].mean(axis=0),
-                "contribution": _mean(columns["contribution"]),
+                "contribution": known_mean(columns["contribution"]),
                 "accuracy": self.accuracy,
                 "self_train": self.alone,
                 "self_train_again": self.retest,
@@ -219,7 +221,7 @@ class Result:
         return {m: [r[m] for r in rows] for m in METRICS}
 
 
-def _mean(column: np.ndarray) -> np.ndarray:
+def known_mean(column: np.ndarray) -> np.ndarray:
     """Return each agent's mean over the rounds in which something was measured, NaN for none."""
     known = ~np.isnan(column)
     total = np.where(known, column, 0.0).sum(axis=0)

@@ -15,7 +15,7 @@ import numpy as np
 from motifair.config import OPTIONS, make_config
 from motifair.deployment.office import TERMS
 from motifair.errors import MotifairError
-from motifair.experiments.result import Result
+from motifair.experiments.result import Result, known_mean
 from motifair.report.charts import Chart, Missing
 from motifair.report.figures import Cast, run_figures
 from motifair.report.gallery import Group, gallery
@@ -187,7 +187,7 @@ def agents_table(source: Source, track: Track) -> Table:
         columns["graphs"] = [str(source.graphs.get(a, "–")) for a in track.agents]
     last = _last(track.columns["value"])
     columns["value"] = _cells(last, 3)
-    columns["received"] = [_percent(v) for v in _mean(track.received)]
+    columns["received"] = [_percent(v) for v in known_mean(track.received)]
     columns[f"payoff, {track.currency}"] = _cells(np.nansum(track.columns["payoff"], axis=0), 2)
     columns["compensation"] = _cells(np.nansum(track.columns["compensation"], axis=0), 2)
     if source.ledger is not None:
@@ -313,18 +313,12 @@ def _last(table: np.ndarray) -> np.ndarray:
     return found
 
 
-def _mean(table: np.ndarray) -> np.ndarray:
-    known = (~np.isnan(table)).sum(axis=0)
-    mean: np.ndarray = np.nansum(table, axis=0) / np.where(known == 0, np.nan, known)
-    return mean
-
-
 def _cells(values: Iterable[float], digits: int) -> list[str]:
     return [_number(float(v), digits) for v in values]
 
 
 def _number(value: float, digits: int = 3) -> str:
-    return "–" if math.isnan(value) else f"{value:.{digits}f}"
+    return "–" if math.isnan(value) else f"{round(value, digits) + 0.0:.{digits}f}"  # never -0.000
 
 
 def _percent(value: float) -> str:

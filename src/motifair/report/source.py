@@ -116,13 +116,17 @@ def read_ledger(where: str, run: str | None = None) -> tuple[Entry, ...]:
 
     with open_ledger(where, write=False) as ledger:
         runs = ledger.runs()
+        if not runs:
+            raise MotifairError(f"There is nothing in the ledger {ledger.name} yet.")
         if run is None and len(runs) != 1:
             raise MotifairError(
                 f"The ledger {ledger.name} has {len(runs)} runs ({', '.join(runs)}); name one."
             )
         name = run or runs[0]
         if name not in runs:
-            raise MotifairError(f"There is no run '{name}' in {ledger.name}; it has {runs}.")
+            raise MotifairError(
+                f"There is no run '{name}' in {ledger.name}; it has {', '.join(runs)}."
+            )
         return tuple(ledger.entries(name))
 
 

@@ -111,7 +111,7 @@ def frame_table(frame: pd.DataFrame, title: str) -> Table:
 
 
 def _number(value: float, digits: int = 3) -> str:
-    return "-" if math.isnan(value) else f"{value:.{digits}f}"
+    return "-" if math.isnan(value) else f"{round(value, digits) + 0.0:.{digits}f}"  # never -0.000
 
 
 def _percent(value: float) -> str:
