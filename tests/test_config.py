@@ -72,7 +72,7 @@ DEFAULT_DIFFERS: dict[str, Any] = {
     "diversity_weight": 8.0,
     "aggregation": "trusted",
     "aggregate_length": "typical",
-    "own_weight": 0.4,
+    "own_weight": 0.48,
     "prototype_distance": "unit",
     "prototype_reduce": "mean",
 }
@@ -346,7 +346,7 @@ def test_an_option_that_would_be_ignored_is_refused(settings: dict[str, Any], na
         {"method": "fedavg", "share": "conv", "rounds": 3},
         {"method": "motifair", "beta": 2},
         {"skew": 0.3, "partition": "dirichlet"},
-        {"method": "fedavg", "beta": 1.0, "own_weight": 0.4},  # as the profile has them
+        {"method": "fedavg", "beta": 1.0, "own_weight": 0.48},  # as the profile has them
         {"method": "fedavg-own", "own_weight": 0.2},
     ],
 )

@@ -164,7 +164,7 @@ PROFILES: Mapping[str, Mapping[str, Any]] = {
         "diversity_weight": 8.0,
         "aggregation": "trusted",
         "aggregate_length": "typical",
-        "own_weight": 0.4,
+        "own_weight": 0.48,
         "prototype_distance": "unit",
         "prototype_reduce": "mean",
     },

@@ -30,7 +30,7 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "aggregate_length=mean, reward_step=2": {"aggregate_length": "mean", "reward_step": 2.0},
     "own_weight=0": {"own_weight": 0.0},
     "own_weight=0.2": {"own_weight": 0.2},
-    "own_weight=0.3": {"own_weight": 0.3},
+    "own_weight=0.4": {"own_weight": 0.4},
     "own_weight=0.5": {"own_weight": 0.5},
     "prototype_weight=0": {"prototype_weight": 0.0},
     "prototype_weight=1": {"prototype_weight": 1.0},

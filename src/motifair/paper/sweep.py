@@ -17,7 +17,7 @@ from motifair.paper.study import CONFIRMATION, Finding, Settings, Study, runs_fo
 METHOD = "motifair"
 SWEEPS = {
     "prototype_weight": (0.0, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0),
-    "diversity_weight": (0.0, 0.1, 0.3, 0.5, 1.0),
+    "diversity_weight": (0.0, 2.0, 4.0, 8.0, 16.0),
 }
 SYMBOLS = {"prototype_weight": "λ", "diversity_weight": "α2"}
 SPLITS = 20

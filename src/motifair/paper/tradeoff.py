@@ -18,7 +18,7 @@ BETAS = (0.5, 1.0, 1.5, 2.0, 5.0, 10.0, 20.0, 100.0, math.inf)
 SWEEPS = {
     "beta": (("motifair", "cgsv", "dw", "eu", "cffl"), BETAS),
     "retention": (("motifair",), (0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0)),
-    "own_weight": (("motifair",), (0.0, 0.1, 0.2, 0.3, 0.4, 0.45, 0.5, 0.6)),
+    "own_weight": (("motifair",), (0.0, 0.1, 0.2, 0.3, 0.4, 0.48, 0.5, 0.6)),
 }
 POINTS = ("gcfl", "fedsage", "fedavg", "self-train")
 SPLITS = {"DD": 10}
