@@ -59,7 +59,7 @@ def test_the_folder_holds_what_is_promised_and_loads_back(tmp_path: Path) -> Non
     )
     options = json.loads((out / "config.json").read_text())["options"]
     assert options["partition"] == "domains"
-    assert options["own_weight"] == 0.4
+    assert options["own_weight"] == 0.48
     history = pd.read_csv(out / "history.csv")
     assert {"split", "round", "agent", "value", "alignment", "diversity", "kept", "payoff",
             "compensation", "update_norm", "loss"} <= set(history)  # fmt: skip

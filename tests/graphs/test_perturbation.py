@@ -12,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from motifair.graphs.graph_set import GraphSet
-from motifair.graphs.perturb import TIERS, Damage, flip, rewire, role_damage, tiers, wire_anew
+from motifair.graphs.perturb import (
+    TIERS,
+    Damage,
+    flip,
+    free_places,
+    rewire,
+    role_damage,
+    tiers,
+    wire_anew,
+)
 from motifair.graphs.planted import ROLES
 
 RATIOS = st.floats(0, 1)
@@ -193,3 +202,14 @@ def test_a_flipped_class_is_always_another_one(classes: int) -> None:
     flipped = flip(target, classes)
     assert (flipped != target).all()
     assert sorted(flipped) == list(range(classes))
+
+
+@given(st.integers(1, 12), st.integers(0, 2**32 - 1), st.floats(0, 1))
+def test_free_places_are_numbered_row_by_row(n: int, seed: int, dense: float) -> None:
+    rng = np.random.default_rng(seed)
+    joined = np.triu(rng.random((n, n)) < dense, k=1)
+    listed = np.argwhere(np.triu(~joined, k=1))
+    pairs = rng.permutation(np.argwhere(joined))
+    pairs = np.where(rng.random((len(pairs), 1)) < 0.5, pairs, pairs[:, ::-1])
+    wanted = rng.permutation(len(listed))
+    assert np.array_equal(free_places(pairs, n, wanted), listed[wanted])

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from functools import cache
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -22,6 +23,7 @@ from motifair.federation.members import own_vocabulary, prepare
 from motifair.federation.simulation import Simulation
 from motifair.graphs.features import motif_labels
 from motifair.graphs.graph_set import GraphSet
+from motifair.graphs.last import Last
 from motifair.graphs.perturb import rewire, wire_anew
 from motifair.graphs.planted import planted
 from motifair.motifs import chance
@@ -233,10 +235,35 @@ def test_of_very_many_graphs_a_thousand_are_looked_at(monkeypatch: pytest.Monkey
         return wire_anew(graphs, *rest)
 
     monkeypatch.setattr(chance, "wire_anew", counted)
+    monkeypatch.setattr(chance, "AT_ONCE", 2000)
     beyond(random_wiring(1000, 2, nodes=6, edges=6))
     many = random_wiring(2100, 2, nodes=6, edges=6)
     beyond(many)
     assert looked == [1000, 1000, 700, 700]  # every third of 2100
+
+
+def test_graphs_are_wired_anew_once_for_all_splits_and_again_if_anything_else_is_asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MOTIFAIR_CACHE", str(tmp_path))
+    monkeypatch.setattr(chance, "_LAST", Last())
+    wired = []
+
+    def counted(graphs: GraphSet, *rest: Any) -> GraphSet:
+        wired.append(len(graphs))
+        return wire_anew(graphs, *rest)
+
+    monkeypatch.setattr(chance, "wire_anew", counted)
+    graphs = graphs_of(3)
+    first = beyond(graphs, np.arange(10))
+    assert len(wired) == chance.COPIES
+    beyond(replace(graphs, target=1 - graphs.target), np.arange(10, 20))
+    assert len(wired) == chance.COPIES
+    beyond(graphs, kind="degree")
+    beyond(replace(graphs, node_label=graphs.node_label[::-1].copy()))
+    assert len(wired) == 3 * chance.COPIES
+    assert beyond(graphs, np.arange(10)) == first  # from the file
+    assert len(wired) == 3 * chance.COPIES
 
 
 # In a federation

@@ -68,9 +68,23 @@ def test_lateness_is_correlated_with_diversity(table: pd.DataFrame, out: Path) -
             rise = wide.loc[3:4].mean() - wide.loc[1:2].mean()
             if rise.std() > 0 and np.std(diversity) > 0:
                 found.append(spearmanr(diversity, rise).statistic)
-        row = table.loc[f"correlation of diversity with rise of {name}"]
+        row = table.loc[f"correlation of {claims.OUR_DIVERSITY} with rise of {name}"]
         assert row["splits"] == len(found)
         assert row["mean"] == pytest.approx(np.mean(found) if found else np.nan, nan_ok=True)
+
+
+def test_the_papers_diversity_is_the_share_of_all_motifs_that_an_agent_holds(out: Path) -> None:
+    plan = settings(out).plan(
+        "planted", seed=CONFIRMATION, splits=2, method="motifair", profile="paper",
+        vocabulary_fraction=1.0,
+    )  # fmt: skip
+    split = split_data(plan, 1)
+    graphs = split.graphs
+    assert graphs.node_label is not None
+    counted = extract_motifs(graphs, graphs.node_label, rings="basis", max_ring=0)
+    held = [set(counted.counts[own].indices) for own in split.partition.train]
+    expected = [len(h) / len(set().union(*held)) for h in held]
+    assert claims.paper_diversity(plan, 1).tolist() == pytest.approx(expected)
 
 
 @pytest.mark.usefixtures("table")

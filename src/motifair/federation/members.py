@@ -12,6 +12,7 @@ from motifair.errors import MotifairError
 from motifair.graphs.batch import Shard, make_shard
 from motifair.graphs.features import fit_features, motif_labels, resolve_features, structure_inputs
 from motifair.graphs.graph_set import GraphSet, Ints, ranges
+from motifair.graphs.last import Last
 from motifair.graphs.partition import holdout
 from motifair.graphs.split import Split
 from motifair.learning.randomness import derive_seed
@@ -20,6 +21,9 @@ from motifair.models import Model
 from motifair.motifs.chance import beyond_chance
 from motifair.motifs.extract import MotifCounts, count_motifs
 from motifair.motifs.vocabulary import MotifIndex, Vocabulary, select_vocabulary
+
+_STRUCTURE: Last[np.ndarray] = Last()
+_MOTIFS: Last[MotifCounts] = Last()
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,9 @@ def prepare(config: Config, split: Split, *, seed: int) -> Members:
     model = method.model(features.width, graphs.classes, config.hidden, config.layers)
     found = vocabularies(config, split, train) if method.uses_motifs else None
 
-    extra = _structure_of(graphs) if model.structure else None
+    extra = None
+    if model.structure:
+        extra = _STRUCTURE.of(graphs, None, lambda: structure_inputs(graphs))
 
     def shard(chosen: np.ndarray, motifs: sparse.csr_array | None = None) -> Shard:
         nodes = ranges(graphs.node_start[chosen], graphs.nodes[chosen])
@@ -84,25 +90,17 @@ def prepare(config: Config, split: Split, *, seed: int) -> Members:
     )
 
 
-_LAST_STRUCTURE: list[tuple[np.ndarray, np.ndarray]] = []  # the edges they are of, and they
-
-
-def _structure_of(graphs: GraphSet) -> np.ndarray:
-    """Return the structural inputs of all nodes; the last ones are kept.
-
-    They take long, and splits of a dataset whose edges are not rewired share them.
-    """
-    if not _LAST_STRUCTURE or _LAST_STRUCTURE[0][0] is not graphs.neighbour:
-        _LAST_STRUCTURE[:] = [(graphs.neighbour, structure_inputs(graphs))]
-    return _LAST_STRUCTURE[0][1]
-
-
 def vocabularies(config: Config, split: Split, train: list[np.ndarray]) -> list[Vocabulary]:
     """Choose the motifs of each agent."""
     graphs = split.graphs
     kind = resolve_features(graphs, config.features)
     labels = motif_labels(graphs, kind)
-    found = count_motifs(graphs, labels, rings=config.rings, max_ring=config.max_ring)
+    how = (kind, config.rings, config.max_ring)
+    found = _MOTIFS.of(
+        graphs,
+        how,
+        lambda: count_motifs(graphs, labels, rings=config.rings, max_ring=config.max_ring),
+    )
     return [
         own_vocabulary(config, name, graphs, kind, own, found)
         for name, own in zip(split.names, train, strict=True)

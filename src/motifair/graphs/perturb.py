@@ -54,10 +54,11 @@ def rewire(graphs: GraphSet, ratio: np.ndarray, rng: np.random.Generator) -> Gra
     for g in np.flatnonzero(ratio > 0):
         first, last = edge_bounds[g], edge_bounds[g + 1]
         start, n = int(graphs.node_start[g]), int(graphs.nodes[g])
-        free = free_places(pairs[first:last] - start, n)
-        count = min(int(ratio[g] * (last - first)), len(free))
+        there = pairs[first:last] - start
+        free = n * (n - 1) // 2 - len(there)
+        count = min(int(ratio[g] * (last - first)), free)
         out = first + rng.choice(last - first, size=count, replace=False)
-        moved[out] = free[rng.choice(len(free), size=count, replace=False)] + start
+        moved[out] = free_places(there, n, rng.choice(free, size=count, replace=False)) + start
     return graphs.with_edges(moved, labels)
 
 
@@ -103,8 +104,17 @@ def _rng_of(seed: int, *parts: np.ndarray) -> np.random.Generator:
 
 def _some_pairs(n: int, count: int, rng: np.random.Generator) -> Ints:
     """Draw different pairs of n nodes, in random order."""
-    before = np.concatenate([[0], np.cumsum(np.arange(n - 1, 0, -1))])  # pairs before those of i
-    number = rng.choice(before[-1], size=count, replace=False)
+    return _pairs(n, rng.choice(n * (n - 1) // 2, size=count, replace=False))
+
+
+def _before(n: int) -> Ints:
+    """Return how many pairs of n nodes come before those that begin with each node."""
+    return np.concatenate([[0], np.cumsum(np.arange(n - 1, 0, -1))])
+
+
+def _pairs(n: int, number: Ints) -> Ints:
+    """Return the pairs of n nodes with these numbers, in the order (0, 1), (0, 2) ... (1, 2) ..."""
+    before = _before(n)
     i = np.searchsorted(before, number, side="right") - 1
     return np.column_stack([i, number - before[i] + i + 1])
 
@@ -114,9 +124,14 @@ def flip(target: Ints, classes: int) -> Ints:
     return (target + 1) % classes
 
 
-def free_places(pairs: Ints, n: int) -> Ints:
-    """List the pairs of nodes that are not joined."""
-    joined = np.zeros((n, n), dtype=bool)
-    joined[pairs[:, 0], pairs[:, 1]] = True
-    joined |= joined.T
-    return np.argwhere(np.triu(~joined, k=1))
+def free_places(joined: Ints, n: int, wanted: Ints) -> Ints:
+    """Return the pairs of n nodes that are `wanted`, by their numbers among those not joined.
+
+    >>> free_places(np.array([[1, 0], [0, 3]]), 4, np.array([0, 1, 3])).tolist()
+    [[0, 2], [1, 2], [2, 3]]
+    """
+    low, high = joined.min(axis=1, initial=n), joined.max(axis=1, initial=0)
+    taken = np.sort(_before(n)[low] + high - low - 1)
+    # Free places before each taken one: that many are skipped by a number not larger.
+    skipped = np.searchsorted(taken - np.arange(len(taken)), wanted, side="right")
+    return _pairs(n, wanted + skipped)

@@ -7,6 +7,7 @@ import io
 import json
 import zipfile
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,11 +46,20 @@ def count_motifs(graphs: GraphSet, labels: Ints, *, rings: str, max_ring: int) -
     >>> found.keys
     ('bond 9 9', 'ring 7 8 7 9')
     """
-    name = _content(graphs, labels, rings, max_ring)
-    path = cache_folder("motifs") / f"{name}.npz"
+    return cached(
+        lambda: extract_motifs(graphs, labels, rings=rings, max_ring=max_ring),
+        graphs, labels, rings, max_ring,
+    )  # fmt: skip
+
+
+def cached(
+    make: Callable[[], MotifCounts], graphs: GraphSet, labels: Ints, *how: int | str
+) -> MotifCounts:
+    """Return what `make` counts in labelled graphs, from the cache where it is there already."""
+    path = cache_folder("motifs") / f"{_content(graphs, labels, *how)}.npz"
     found = _stored(path, len(graphs))
     if found is None:
-        found = extract_motifs(graphs, labels, rings=rings, max_ring=max_ring)
+        found = make()
         _store(path, found)
     return found
 
@@ -130,9 +140,9 @@ def number_rows(rows: Ints) -> tuple[Ints, Ints]:
     return code, first
 
 
-def _content(graphs: GraphSet, labels: Ints, rings: str, max_ring: int) -> str:
+def _content(graphs: GraphSet, labels: Ints, *how: int | str) -> str:
     """Hash everything the counts depend on."""
-    sha = hashlib.sha256(json.dumps([FORMAT, rings, max_ring]).encode())
+    sha = hashlib.sha256(json.dumps([FORMAT, *how]).encode())
     for part in (graphs.node_start, graphs.edge_start, graphs.neighbour, labels):
         sha.update(np.ascontiguousarray(part, dtype="<i8").tobytes())
     if graphs.edge_label is not None:

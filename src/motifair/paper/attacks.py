@@ -83,10 +83,11 @@ def with_edges(split: Split, agent: int, rng: np.random.Generator, *, more: floa
     bounds = np.searchsorted(graphs.node_graph[pairs[:, 0]], np.arange(len(graphs) + 1))
     added = []
     for g in np.unique(split.partition.train[agent]):
-        start, there = graphs.node_start[g], pairs[bounds[g] : bounds[g + 1]]
-        free = free_places(there - start, int(graphs.nodes[g]))
-        count = min(int(np.ceil(more * len(there))), len(free))
-        added.append(free[rng.choice(len(free), size=count, replace=False)] + start)
+        start, n = graphs.node_start[g], int(graphs.nodes[g])
+        there = pairs[bounds[g] : bounds[g + 1]] - start
+        free = n * (n - 1) // 2 - len(there)
+        count = min(int(np.ceil(more * len(there))), free)
+        added.append(free_places(there, n, rng.choice(free, size=count, replace=False)) + start)
     new = np.concatenate(added)
     labels = None
     if graphs.edge_label is not None:

@@ -133,15 +133,16 @@ def means(contains: sparse.csr_array, values: np.ndarray, *, prior: float = 0) -
 
 @dataclass(frozen=True)
 class Linear:
-    """A linear map with an intercept."""
+    """A linear map with an intercept, which never leaves the range of what it was fitted to."""
 
     centre: np.ndarray
     slope: np.ndarray
     mean: float
+    within: tuple[float, float]
 
     def __call__(self, x: np.ndarray) -> float:
         """Apply it to one row."""
-        return self.mean + float((x - self.centre) @ self.slope)
+        return float(np.clip(self.mean + (x - self.centre) @ self.slope, *self.within))
 
 
 def ridge(x: np.ndarray, y: np.ndarray) -> Linear:
@@ -162,4 +163,4 @@ def ridge(x: np.ndarray, y: np.ndarray) -> Linear:
         score = error / (1 - (shrunk.sum() + 1) / len(y)) ** 2
         if score < best:
             best, slope = score, vt.T @ (s / (s**2 + penalty) * along) / scale
-    return Linear(x.mean(axis=0), slope, mean)
+    return Linear(x.mean(axis=0), slope, mean, (float(y.min()), float(y.max())))
