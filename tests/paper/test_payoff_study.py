@@ -97,6 +97,14 @@ def test_tiers_and_order_are_those_of_the_files(found: Finding, out: Path, tmp_p
     assert order["high_above_low"] == pytest.approx(np.mean(chances))
 
 
+def test_tiers_can_be_made_again_from_what_each_agent_was_paid(found: Finding) -> None:
+    raw = found.raw["splits"]
+    assert set(raw["rule"]) == set(payoff.VALUED)
+    means = raw.groupby(["rule", "seed", "tier"])["payoff"].mean().groupby(["rule", "tier"]).mean()
+    table = found.tables["tiers"].set_index(["rule", "tier"])["payoff"]
+    assert means.to_dict() == pytest.approx(table.loc[means.index].to_dict())
+
+
 def test_the_study_writes_figures_and_says_what_they_are(found: Finding, tmp_path: Path) -> None:
     made = {p.name for p in found.write(tmp_path)}
     assert {"payoff.png", "late.svg", "harm.csv", "bar.csv", "README.md"} <= made

@@ -49,15 +49,17 @@ def times(folder: Path) -> dict[str, int]:
 def test_the_same_finding_is_written_as_the_same_bytes(tmp_path: Path) -> None:
     table = pd.DataFrame({"method": ["a"], "mean": [0.1]})
     made = [
-        Finding("T", {"t": table}, {"f": drawn()}, ["A note."]).write(tmp_path / name)
+        Finding("T", {"t": table}, {"f": drawn()}, ["A note."], {"s": table}).write(tmp_path / name)
         for name in ("first", "second")
     ]
-    assert [p.name for p in made[0]] == ["t.csv", "f.png", "f.svg", "README.md"]
+    assert [p.name for p in made[0]] == ["t.csv", "f.png", "f.svg", "s.csv", "README.md"]
     for one, other in zip(*made, strict=True):
         assert one.read_bytes() == other.read_bytes(), one.name
     text = (tmp_path / "first" / "README.md").read_text()
     assert text.startswith("# T\n\nA note.\n\n## t\n")
     assert "![f](f.png)" in text
+    assert "[s.csv](s.csv)" in text
+    assert "## s" not in text
 
 
 def test_whole_numbers_have_no_digits_even_beside_others() -> None:

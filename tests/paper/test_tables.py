@@ -82,6 +82,16 @@ def test_fairness_is_the_correlation_with_either_training_alone(
         assert cell["high"] == pytest.approx(min(high, 1))
 
 
+def test_the_tables_can_be_made_again_from_the_raw_numbers(found: Finding) -> None:
+    raw = found.raw["splits"]
+    assert sorted(raw["seed"].unique()) == [20_000 + k for k in range(SPLITS)]
+    for (method, metric), mean in found.tables["methods"].groupby(["method", "metric"])["mean"]:
+        values = raw[raw["method"] == method][metric]
+        assert values.mean() == pytest.approx(mean.iloc[0], nan_ok=True)
+    lost = found.tables["alone"].set_index("method")["worse_off"]
+    assert raw.groupby("method")["worse_off"].mean().to_dict() == pytest.approx(lost.to_dict())
+
+
 def test_the_two_trainings_alone_are_not_the_same_measure(found: Finding) -> None:
     methods = found.tables["methods"]
     usual = methods[methods["metric"] == "fairness"].set_index("method")["mean"]

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from motifair.experiments.compare import COMPARED
 from motifair.paper import drawing
-from motifair.paper.rows import comparison_rows
+from motifair.paper.rows import comparison_rows, split_rows
 from motifair.paper.study import CONFIRMATION, Finding, Settings, Study, runs_folder
 from motifair.paper.table2 import draw_metric
 
@@ -25,11 +25,12 @@ def run(settings: Settings) -> Finding:
         {m: settings.plan(d, seed=CONFIRMATION, splits=SPLITS, method=m) for m in METHODS}
         for d in settings.datasets or ("PROTEINS",)
     ]
-    tables, figures = [], {}
+    tables, raw, figures = [], [], {}
     for plans in planned:
         name = plans[OURS].data.name
         compared = settings.execute(runs_folder(plans[OURS]), plans, OURS)
         tables.append(comparison_rows(compared))
+        raw.append(split_rows(compared))
         figures[name] = draw(tables[-1], f"{name}, {len(compared.first.splits)} splits")
     note = (
         "Means with Student's 95 % interval over splits; `difference`: what taking the part out "
@@ -37,7 +38,13 @@ def run(settings: Settings) -> Finding:
         "over the five ablations. `fairness_again` is measured against training alone again."
     )
     rows = pd.concat(tables, ignore_index=True)
-    return Finding("Ablation: one part taken out", {"ablation": rows}, figures, [note])
+    return Finding(
+        "Ablation: one part taken out",
+        {"ablation": rows},
+        figures,
+        [note],
+        raw={"splits": pd.concat(raw, ignore_index=True)},
+    )
 
 
 def draw(rows: pd.DataFrame, title: str) -> Figure:

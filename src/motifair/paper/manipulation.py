@@ -76,12 +76,14 @@ def explore(settings: Settings, cases: Sequence[Case], attacks: Sequence[Attack]
         for world in (World(settings, case, rule) for case in wanted for rule in RULES):
             possible = [a for a in attacks if world.uses_gradients or not a.by_gradient]
             found += [world.outcomes(attack) for attack in (HONEST, *possible)]
-    table = compared(pd.concat(found, ignore_index=True))
+    outcomes = pd.concat(found, ignore_index=True)
+    table = compared(outcomes)
     return Finding(
         title="What one agent gains by cheating",
         tables={"gain": gain_table(table), "effects": effects_table(table)},
         figures={"gain": gain_figure(table)},
         notes=notes(table),
+        raw={"splits": outcomes[[*ABOUT, "split", *MEASURES]]},
     )
 
 

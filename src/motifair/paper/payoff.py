@@ -79,7 +79,8 @@ def run(settings: Settings) -> Finding:
         late = [course_table(where, c, settings.rounds) for where, c in courses.items()]
         tables["late"] = pd.concat(late, ignore_index=True)
         figures["late"] = draw_courses(courses, {MADE_LATE: half_time(settings.rounds)})
-    return Finding("Payoff by quality of data", tables, figures, NOTES)
+    raw = pd.concat([raw_table(d, p) for d, p in paid.items()], ignore_index=True)
+    return Finding("Payoff by quality of data", tables, figures, NOTES, {"splits": raw})
 
 
 NOTES = (
@@ -139,6 +140,16 @@ def tier_table(dataset: str, paid: Mapping[str, Sequence[Paid]]) -> pd.DataFrame
         for tier in TIERS
     ]
     return pd.DataFrame(rows)
+
+
+def raw_table(dataset: str, paid: Mapping[str, Sequence[Paid]]) -> pd.DataFrame:
+    """Return what each agent of each split was paid by the rules that value it."""
+    rows = [
+        pd.DataFrame({"dataset": dataset, "rule": rule, "seed": PAYOFF_CONFIRMATION + k, **vars(p)})
+        for rule in VALUED
+        for k, p in enumerate(paid[rule])
+    ]
+    return pd.concat(rows, ignore_index=True)
 
 
 def order_table(dataset: str, paid: Mapping[str, Sequence[Paid]]) -> pd.DataFrame:

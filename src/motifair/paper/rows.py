@@ -50,6 +50,17 @@ def comparison_rows(comparison: Comparison) -> pd.DataFrame:
     return frame
 
 
+def split_rows(comparison: Comparison) -> pd.DataFrame:
+    """Return a row for each method and split: its seed, and what was measured."""
+    rows = []
+    for method, result in comparison.results.items():
+        columns = {metric: measured(result, metric) for metric in MEASURED}
+        about = {"dataset": result.config.dataset, "method": method}
+        seeds = [s.seed for s in result.splits]
+        rows.append(pd.DataFrame({**about, "seed": seeds, **columns}))
+    return pd.concat(rows, ignore_index=True)
+
+
 def _contrast(values: Mapping[str, Sequence[float]], baseline: str) -> pd.DataFrame:
     """Return the rows of `fairness_again`, in the columns of `Comparison.to_frame`."""
     pairs = {m: paired_difference(v, values[baseline]) for m, v in values.items()}

@@ -80,12 +80,16 @@ class Settings:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a study found: tables by name, figures by name, and sentences about them."""
+    """What a study found: tables by name, figures by name, and sentences about them.
+
+    `raw` are numbers split by split, from which others can make the tables again.
+    """
 
     title: str
     tables: Mapping[str, pd.DataFrame]
     figures: Mapping[str, Figure] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    raw: Mapping[str, pd.DataFrame] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return title, notes and tables as plain values (NaN as null)."""
@@ -93,7 +97,10 @@ class Finding:
         return {"title": self.title, "notes": list(self.notes), "tables": tables}
 
     def write(self, folder: Path) -> list[Path]:
-        """Write each table as CSV, each figure as PNG and SVG, and all of it as Markdown."""
+        """Write each table as CSV, each figure as PNG and SVG, and all of it as Markdown.
+
+        Raw numbers are CSV alone, with six digits, which is more than splits differ by.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         made = []
         parts = [f"# {self.title}", *self.notes]
@@ -106,6 +113,10 @@ class Finding:
                 made.append(folder / f"{name}.{kind}")
                 write_atomic(made[-1], _picture(figure, kind))
             parts.append(f"![{name}]({name}.png)")
+        for name, table in self.raw.items():
+            made.append(folder / f"{name}.csv")
+            write_atomic(made[-1], table.to_csv(index=False, float_format="%.6g"))
+            parts.append(f"Split by split: [{name}.csv]({name}.csv).")
         made.append(folder / "README.md")
         write_atomic(made[-1], "\n\n".join(parts) + "\n")
         return made

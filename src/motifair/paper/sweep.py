@@ -12,6 +12,7 @@ from motifair.experiments.compare import COMPARED, Comparison
 from motifair.experiments.plan import Plan
 from motifair.methods import find_method
 from motifair.paper import drawing
+from motifair.paper.rows import split_rows
 from motifair.paper.study import CONFIRMATION, Finding, Settings, Study, runs_folder
 
 METHOD = "motifair"
@@ -64,14 +65,20 @@ def run(settings: Settings) -> Finding:
         for dataset in settings.datasets or ("PROTEINS",)
     ]
     tables: dict[str, pd.DataFrame] = {}
-    figures = {}
+    raw, figures = [], {}
     for swept in planned:
         option, name = swept[0].option, swept[0].plan.data.name
-        rows = sweep_rows(execute(settings, swept), swept)
+        found = execute(settings, swept)
+        raw.append(split_rows(found))
+        rows = sweep_rows(found, swept)
         tables[option] = pd.concat([tables[option], rows]) if option in tables else rows
         figures[f"{option}-{name}"] = draw(rows, f"{name}, {METHOD}")
     return Finding(
-        "λ and α2: how much prototypes and diversity weigh", tables, figures, _notes(planned)
+        "λ and α2: how much prototypes and diversity weigh",
+        tables,
+        figures,
+        _notes(planned),
+        raw={"splits": pd.concat(raw, ignore_index=True)},
     )
 
 

@@ -15,7 +15,7 @@ from motifair.experiments.compare import COMPARED, Comparison
 from motifair.experiments.result import Result
 from motifair.experiments.tables import SIGNIFICANT
 from motifair.paper import drawing
-from motifair.paper.rows import AGAIN, PRINTED, comparison_rows, measured
+from motifair.paper.rows import AGAIN, PRINTED, comparison_rows, measured, split_rows
 from motifair.paper.study import CONFIRMATION, DATASETS, Finding, Settings, Study, runs_folder
 
 METHODS = (
@@ -77,8 +77,17 @@ def describe(title: str, compared: list[Comparison], *, printed: bool) -> Findin
     tables = {"methods": methods, "bar": bar_table(compared), "alone": alone_table(compared)}
     figures = {_name(c): draw(c, methods, title) for c in compared}
     return Finding(
-        title, tables, figures, (*map(_about, compared), *NOTES, _verdict(tables["bar"]))
+        title,
+        tables,
+        figures,
+        (*map(_about, compared), *NOTES, _verdict(tables["bar"])),
+        raw={"splits": pd.concat([_raw(c) for c in compared], ignore_index=True)},
     )
+
+
+def _raw(comparison: Comparison) -> pd.DataFrame:
+    lost = np.concatenate([worse_off(r) for r in comparison.results.values()])
+    return split_rows(comparison).assign(worse_off=lost)
 
 
 def bar_table(compared: list[Comparison]) -> pd.DataFrame:

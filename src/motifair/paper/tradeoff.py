@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from motifair.experiments.compare import COMPARED, Comparison
 from motifair.paper import drawing
+from motifair.paper.rows import split_rows
 from motifair.paper.study import CONFIRMATION, DATASETS, Finding, Settings, Study
 from motifair.paper.sweep import Variant, execute, variants
 
@@ -28,10 +29,12 @@ MOST_SPLITS = 20
 def run(settings: Settings) -> Finding:
     """Run every point of the figure on each dataset."""
     planned = [list(points(settings, d)) for d in settings.datasets or DATASETS]
-    tables, figures = [], {}
+    tables, raw, figures = [], [], {}
     for chosen in planned:
-        rows = point_rows(execute(settings, chosen), chosen)
+        found = execute(settings, chosen)
+        rows = point_rows(found, chosen)
         tables.append(rows)
+        raw.append(split_rows(found))
         name = chosen[0].plan.data.name
         figures[name] = draw(rows, f"{name}, {chosen[0].plan.config.splits} splits")
     return Finding(
@@ -39,6 +42,7 @@ def run(settings: Settings) -> Finding:
         {"points": pd.concat(tables, ignore_index=True)},
         figures,
         _notes(planned[0]),
+        raw={"splits": pd.concat(raw, ignore_index=True)},
     )
 
 
