@@ -101,6 +101,16 @@ def test_one_altered_column_is_named_whichever_it_is(place: str) -> None:
         assert (finding.number, finding.agent) == (4, agent), run
 
 
+@pytest.mark.parametrize(("table", "column"), [("entries", "terms"), ("lines", "reason")])
+def test_bytes_that_are_no_text_are_named_like_any_change(
+    tmp_path: Path, table: str, column: str
+) -> None:
+    place = str(tmp_path / "ledger.sqlite")
+    write(place, make_run())
+    forge(place, f"UPDATE {table} SET {column} = CAST(x'ff00' AS TEXT) WHERE number = 4")
+    assert found(verdict_of(place)).number == 4
+
+
 def test_an_altered_line_of_the_last_entry_is_named(place: str) -> None:
     write(place, make_run())
     forge(place, "UPDATE lines SET kept = kept + 1 WHERE number = 6 AND agent = 'bank-d'")

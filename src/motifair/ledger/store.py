@@ -243,6 +243,8 @@ def _sqlite(url: URL, write: bool) -> Engine:
     @sa.event.listens_for(engine, "connect")
     def connected(connection: Any, record: Any) -> None:
         connection.isolation_level = None  # transactions begin below, not when the driver thinks
+        # A forged text need not be one; it is read all the same, and verification names its row.
+        connection.text_factory = lambda text: text.decode(errors="replace")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA busy_timeout = 10000")
         if write:
