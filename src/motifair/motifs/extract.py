@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from scipy import sparse
 
 from motifair.files import cache_folder, write_atomic
@@ -103,10 +104,14 @@ def _basis(graphs: GraphSet, max_ring: int) -> tuple[np.ndarray, np.ndarray]:
 def _ring_codes(nodes: Ints, edges: Ints, start: Ints, edge_labels: bool) -> tuple[Ints, list[str]]:
     """Number the distinct sequences of labels, and write their keys."""
     code, first = number_sparse_rows(start, nodes, edges)
-    words = nodes.astype(str)
-    if edge_labels:
-        words = np.char.add(np.char.add(words, "/"), edges.astype(str))
+    words = _written(nodes) + "/" + _written(edges) if edge_labels else _written(nodes)
     return code, ["ring " + " ".join(words[start[k] : start[k + 1]]) for k in first]
+
+
+def _written(labels: Ints) -> np.ndarray:
+    """Return labels as text; each distinct one is written once, for rings have very many nodes."""
+    code, distinct = pd.factorize(labels)
+    return np.array([str(label) for label in distinct.tolist()], dtype=object)[code]
 
 
 def _bonds(graphs: GraphSet, labels: Ints, on_ring: np.ndarray) -> tuple[Ints, Ints, list[str]]:
