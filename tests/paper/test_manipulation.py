@@ -274,6 +274,7 @@ def test_copies_are_those_of_the_neighbour_now_or_a_round_ago() -> None:
         ("send nothing", [1, 2, 3, 4, 5, 6]),
         ("send nothing every other round", [2, 4, 6]),
         ("hold back for a third", [1, 2]),
+        ("send nothing after a third", [3, 4, 5, 6]),
     ],
 )
 def test_silence_is_zeros_in_the_rounds_it_names(name: str, silent: list[int]) -> None:

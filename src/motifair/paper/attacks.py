@@ -240,6 +240,11 @@ def first_third(scene: Scene) -> bool:
     return 3 * scene.round <= scene.rounds
 
 
+def after_a_third(scene: Scene) -> bool:
+    """In all rounds but the first third."""
+    return not first_third(scene)
+
+
 def gradient_of_other(uploads: Uploads, scene: Scene) -> Uploads:
     """Send another agent's gradient beside the own update."""
     assert uploads.gradient is not None
@@ -328,6 +333,7 @@ ATTACKS = (
     Attack("send nothing", uploads=partial(silent, when=always)),
     Attack("send nothing every other round", uploads=partial(silent, when=every_other)),
     Attack("hold back for a third", uploads=partial(silent, when=first_third)),
+    Attack("send nothing after a third", uploads=partial(silent, when=after_a_third)),
     Attack("stay away after bad rounds", away=after_a_bad_round),
     Attack("gradient of another", uploads=gradient_of_other, by_gradient=True),
     Attack("gradient negated", uploads=gradient_negated, by_gradient=True),
