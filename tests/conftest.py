@@ -60,12 +60,7 @@ def postgres() -> Iterator[Postgres]:
     """A real PostgreSQL of one's own."""
     from postgres_server import Postgres
 
-    found = shutil.which("initdb")
-    places = [Path(found).parent] if found else []
-    places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-    if not places:
-        pytest.skip("needs the programs of PostgreSQL (initdb, pg_ctl)")
-    server = Postgres(places[0])
+    server = Postgres()
     yield server
     server.stop()
 

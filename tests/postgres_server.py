@@ -12,14 +12,25 @@ import time
 from pathlib import Path
 from uuid import uuid4
 
+import pytest
 import sqlalchemy as sa
+
+
+def _programs() -> Path:
+    """The folder with the programs of PostgreSQL; without them a test is skipped."""
+    found = shutil.which("initdb")
+    places = [Path(found).parent] if found else []
+    places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    if not places:
+        pytest.skip("needs the programs of PostgreSQL (initdb, pg_ctl)")
+    return places[0]
 
 
 class Postgres:
     """A server of PostgreSQL in a temporary folder, which nobody else can reach."""
 
-    def __init__(self, programs: Path) -> None:
-        self.programs = programs
+    def __init__(self) -> None:
+        self.programs = _programs()
         self.folder = Path(tempfile.mkdtemp(prefix="motifair-pg-"))
         self.user = self._user()  # PostgreSQL refuses to run as root
         if self.user is not None:

@@ -9,7 +9,6 @@ The long version kills as often as MOTIFAIR_FAULTS says:
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,12 +29,7 @@ FAULTS = int(os.environ.get("MOTIFAIR_FAULTS", "0"))
 @contextmanager
 def federation(folder: Path, rounds: int) -> Iterator[tuple[Consortium, Postgres]]:
     """Three members, a server, and a ledger in PostgreSQL."""
-    found = shutil.which("initdb")
-    places = [Path(found).parent] if found else []
-    places += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-    if not places:
-        pytest.skip("needs the programs of PostgreSQL (initdb, pg_ctl)")
-    postgres = Postgres(places[0])
+    postgres = Postgres()
     try:
         with Consortium(folder) as world:
             world.prepare(3, rounds, ledger=f'"{postgres.create()}"')

@@ -226,8 +226,11 @@ def test_points_of_the_tradeoff_are_those_of_their_runs(
 def test_a_sweep_differs_from_the_usual_value_and_reads_the_option(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sweep, "SWEEPS", {"prototype_weight": (0.0, 5.0)})
-    table = sweep.run(settings).tables["prototype_weight"]
+    swept = {"prototype_weight": (0.0, 5.0), "diversity_weight": (0.0,)}
+    monkeypatch.setattr(sweep, "SWEEPS", swept)
+    found = sweep.run(settings)
+    assert len(found.raw["splits"]) == 4 * SPLITS  # the usual value once
+    table = found.tables["prototype_weight"]
     rows = table[table["metric"] == "personalised_accuracy"].set_index("value")
     assert rows.index.tolist() == [0.0, 0.1, 5.0]
     for value, label in ((0.0, "motifair-prototype_weight=0"), (0.1, "motifair")):

@@ -14,7 +14,8 @@ class Last(Generic[T]):
     """Keeps one thing that takes long to make of graphs.
 
     Splits of a dataset whose edges are not rewired share their arrays, and so do the runs of a
-    study: what was made for the first of them serves all.
+    study: what was made for the first of them serves all. (Arrays cannot be keys of a cache of
+    `functools`; that they are the very same is all that is asked here.)
 
     >>> graphs, made = GraphSet.build("g", [2], [[0, 1]], [0]), Last[int]()
     >>> made.of(graphs, "nodes", lambda: 2), made.of(graphs, "nodes", lambda: 3)

@@ -39,7 +39,9 @@ PRIVATE = "prototypes reveal little"
 def run(settings: Settings) -> Finding:
     """Run the study."""
     tables = [explore(settings, dataset) for dataset in settings.datasets or ON]
-    return Finding("The paper's claims", {"claims": pd.concat(tables)}, {}, NOTES)
+    return Finding(
+        "The paper's claims", {"claims": pd.concat(tables, ignore_index=True)}, {}, NOTES
+    )
 
 
 def explore(settings: Settings, dataset: str) -> pd.DataFrame:

@@ -78,7 +78,8 @@ def run(settings: Settings) -> Finding:
         tables,
         figures,
         _notes(planned),
-        raw={"splits": pd.concat(raw, ignore_index=True)},
+        # The usual value stands in both sweeps.
+        raw={"splits": pd.concat(raw, ignore_index=True).drop_duplicates()},
     )
 
 
