@@ -479,12 +479,13 @@ def test_the_server_gets_nothing_that_is_not_protected(tmp_path: Path) -> None:
     for name in NAMES:
         joined, trained = private.upload(name, 0), private.upload(name, 1)
         assert joined.prototypes is not None
-        assert plain.upload(name, 0).prototypes is not None
+        # These prototypes are shorter than 50: nothing is clipped, what differs is noise.
         noise = (joined.prototypes - plain.upload(name, 0).prototypes) / 25
-        # These prototypes are longer than 50, so that what is left beside noise is the clipping.
-        assert 0.8 < noise.std() < 1.3
+        # Noise differs from run to run: six deviations, so that chance never fails the test.
+        assert abs(noise.std() - 1) < 6 / math.sqrt(2 * noise.size)
         assert trained.update is not None
-        assert np.std(trained.update) == pytest.approx(0.1, rel=0.1)
+        deviation = np.std(trained.update) / 0.1
+        assert abs(deviation - 1) < 6 / math.sqrt(2 * trained.update.size)
         assert (trained.loss, trained.gradient_norm) == (0.0, 0.0)
         assert plain.upload(name, 1).loss > 0
 
