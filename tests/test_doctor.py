@@ -196,12 +196,13 @@ def test_a_check_that_breaks_down_has_failed_and_the_others_are_made(
     assert rows("clock")
 
 
-def test_fewer_cores_than_the_machine_has_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "usable_cores", lambda: 1.5)
+def test_the_processor_is_told_with_the_cores_that_may_be_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(doctor, "usable_cores", lambda: 3)
     monkeypatch.setattr("os.cpu_count", lambda: 64)
     (check,) = rows("processor")
-    assert (check.status, check.found[:10]) == ("warn", "1.5 of 64 ")
-    assert "--threads 1" in check.fix
+    assert (check.status, check.found[:9]) == ("ok", "3 of 64 c")
 
 
 def test_little_disk_and_a_wrong_clock_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

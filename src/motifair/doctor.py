@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from importlib import import_module, metadata
 from pathlib import Path
 
+from motifair.cores import usable_cores
 from motifair.errors import MotifairError
 
 OK, WARN, FAIL = "ok", "warn", "fail"
@@ -147,27 +148,14 @@ def _name(wanted: str) -> str:
 
 
 def _processor() -> Iterator[Check]:
-    """Compare the cores there are, which trainings use, with those this process may use."""
     import torch
 
-    cores, usable = os.cpu_count() or 1, usable_cores()
-    found = f"{usable:g} of {cores} cores usable, {torch.get_num_threads()} threads in torch"
+    found = f"{usable_cores()} of {os.cpu_count()} cores usable"
+    found += f", {torch.get_num_threads()} threads in torch"
     if "SC_PHYS_PAGES" in os.sysconf_names:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         found += f", {memory / GIB:.0f} GiB memory"
-    few = usable < cores
-    fix = f"Give --threads {max(int(usable), 1)}: by default there is a worker for each core."
-    yield Check("processor", WARN if few else OK, found, fix if few else "")
-
-
-def usable_cores() -> float:
-    """Return how many cores this process may use: a container often has fewer than the machine."""
-    mine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        return min(float(mine), float(quota) / float(period))
-    except (OSError, ValueError):  # no such file, or "max"
-        return float(mine)
+    yield Check("processor", OK, found)
 
 
 def _gpu() -> Iterator[Check]:

@@ -40,7 +40,7 @@ app.command()(doctor)
 app.command()(dashboard)
 
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.", autocompletion=complete.device)]
-Threads = Annotated[int | None, typer.Option(min=1, help="Workers; default all cores.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Workers; default all usable cores.")]
 Memory = Annotated[
     float | None,
     typer.Option(help="GiB of the GPU for splits side by side; default 80 % of what is free."),

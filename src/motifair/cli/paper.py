@@ -41,7 +41,9 @@ def paper(
     device: Annotated[
         str, typer.Option(help="auto, cpu or cuda.", autocompletion=complete.device)
     ] = "auto",
-    threads: Annotated[int | None, typer.Option(min=1, help="Workers; default all cores.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Workers; default all usable cores.")
+    ] = None,
     memory: Annotated[
         float | None, typer.Option(help="GiB of the GPU; default 80 % of what is free.")
     ] = None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import torch
 
 from motifair.config import Config, make_config
+from motifair.cores import usable_cores
 from motifair.errors import MotifairError
 from motifair.files import read_json
 from motifair.graphs.dataset import EMBEDDED, GENERATED, Dataset, Objects, load_dataset
@@ -77,7 +77,7 @@ def make_plan(
         config=config,
         data=data,
         device=where,
-        threads=threads or os.cpu_count() or 1,
+        threads=threads or usable_cores(),
         data_dir=folder,
         memory=choose_memory(memory, where),
     )
