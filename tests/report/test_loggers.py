@@ -448,6 +448,26 @@ def test_the_command_logs_to_the_server_that_the_environment_names(
     assert list(json.loads((out / "loggers.json").read_text())) == ["mlflow"]
 
 
+def test_methods_are_compared_in_one_place_and_each_round_is_there_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, database: str
+) -> None:
+    out = tmp_path / "compared"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", database)
+    words = ["compare", "--methods", "fedavg,motifair", "--splits", "1", *WORDS[1:]]
+    words += ["--out", str(out), "--log", "tensorboard", "--log", "mlflow"]
+    for _ in range(2):  # a comparison that is given again logs nothing twice
+        assert call(monkeypatch, *words) == 0
+        runs = mlflow_runs(database)
+        names = [run.info.run_name for run in runs]
+        assert names == ["fedavg on planted, split 0", "motifair on planted, split 0"]
+        for method, run in zip(("fedavg", "motifair"), runs, strict=True):
+            wanted = expected(motifair.load_result(out / method).splits[0])
+            assert_same(tensorboard(out / "tensorboard" / f"{method}-split-000"), wanted)
+            logged = mlflow_points(database, run)
+            logged.pop("round")
+            assert_same(logged, wanted)
+
+
 def test_an_unknown_logger_is_refused_before_anything_is_written(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -169,10 +169,12 @@ def compare(
     out: Annotated[
         Path | None, typer.Option(help="Folder for the results; the same again goes on.")
     ] = None,
+    log: Log = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Run several methods on the same splits and say what differs."""
+    from motifair.cli.loggers import make_loggers
     from motifair.cli.progress import RunProgress, stop_on_signal
     from motifair.experiments.compare import choose_methods, execute_all, make_plans
     from motifair.federation.loop import Stopped
@@ -189,13 +191,14 @@ def compare(
     plans = make_plans(dataset or "planted", names, settings, **where)
     folder = out or Path("runs") / f"compare-{Path(plans[names[0]].data.name).name}"
     errors = Console(stderr=True)
+    loggers = make_loggers(log or [], folder, _teller(errors))
     with ExitStack() as stack:
-        stop = stack.enter_context(stop_on_signal(errors))
-        hears: Callable[[Any], Any] = lambda plan: None  # noqa: E731
+        hears: dict[str, Any] = {"stop": stack.enter_context(stop_on_signal(errors))}
         if not quiet:
-            hears = stack.enter_context(RunProgress(list(plans.values()), errors)).method
+            shown = stack.enter_context(RunProgress(list(plans.values()), errors))
+            hears["progress"] = shown.method
         try:
-            found = execute_all(plans, folder, baseline=baseline, progress=hears, stop=stop)
+            found = execute_all(plans, folder, baseline=baseline, callbacks=loggers, **hears)
         except Stopped:
             errors.print("Saved. Give the same command again to go on.", highlight=False)
             raise typer.Exit(130) from None
@@ -298,9 +301,7 @@ def _execute(plan: Any, out: Path, log: list[str] | None, quiet: bool, as_json: 
     from motifair.report.overview import save_overview
 
     errors = Console(stderr=True)
-    loggers = make_loggers(
-        log or [], out, lambda words: errors.print(words, highlight=False, markup=False)
-    )
+    loggers = make_loggers(log or [], out, _teller(errors), out.name)
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signal(errors))
         progress = None if quiet else stack.enter_context(RunProgress([plan], errors))
@@ -316,6 +317,10 @@ def _execute(plan: Any, out: Path, log: list[str] | None, quiet: bool, as_json: 
     _print(result, as_json)
     if not as_json:
         Console().print(f"Results in {out}", highlight=False, soft_wrap=True)
+
+
+def _teller(errors: Console) -> Callable[[str], None]:
+    return lambda words: errors.print(words, highlight=False, markup=False)
 
 
 def _print(result: Any, as_json: bool) -> None:

@@ -15,24 +15,29 @@ if TYPE_CHECKING:
 KINDS = ("tensorboard", "mlflow")
 
 
-def make_loggers(names: Sequence[str], out: Path, tell: Callable[[str], None]) -> list[Logger]:
-    """Return the loggers that are asked for, and those an interrupted run in `out` had."""
+def make_loggers(
+    names: Sequence[str], out: Path, tell: Callable[[str], None], run_name: str | None = None
+) -> list[Logger]:
+    """Return the loggers that are asked for, and those an interrupted run in `out` had.
+
+    `run_name` is the run's in MLflow; without it runs are named by method and dataset.
+    """
     for name in names:
         if name not in KINDS:
             raise MotifairError(f"There is no logger '{name}'. {nearest(name, KINDS)}")
     from motifair.report.loggers import remembered
 
-    found = [_make(name, out, tell) for name in dict.fromkeys(names)]
+    found = [_make(name, out, tell, run_name) for name in dict.fromkeys(names)]
     for name in remembered(out):
         if name not in names:
             try:
-                found.append(_make(name, out, tell))
+                found.append(_make(name, out, tell, run_name))
             except MotifairError as error:  # it was not asked for now: the run goes on without
                 tell(str(error))
     return found
 
 
-def _make(name: str, out: Path, tell: Callable[[str], None]) -> Logger:
+def _make(name: str, out: Path, tell: Callable[[str], None], run_name: str | None) -> Logger:
     if name == "tensorboard":
         from motifair.report.tensorboard import TensorBoardLogger
 
@@ -40,4 +45,4 @@ def _make(name: str, out: Path, tell: Callable[[str], None]) -> Logger:
     from motifair.report.mlflow import MLflowLogger
 
     place = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{(out / 'mlflow.db').absolute()}"
-    return MLflowLogger(place, run_name=out.name, tell=tell)
+    return MLflowLogger(place, run_name=run_name, tell=tell)

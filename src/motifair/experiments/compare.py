@@ -18,6 +18,7 @@ from motifair.experiments.plan import Plan, make_plan
 from motifair.experiments.published import published
 from motifair.experiments.result import Result
 from motifair.experiments.run import execute
+from motifair.federation.callbacks import Callback
 from motifair.files import write_atomic, write_json
 from motifair.graphs.dataset import EMBEDDED, Objects
 from motifair.methods import MECHANISM_OPTIONS, Method, all_methods, find_method, name_of
@@ -135,6 +136,7 @@ def compare(
     device: str = "auto",
     threads: int | None = None,
     memory: float | None = None,
+    callbacks: Sequence[Callback] = (),
     **options: Any,
 ) -> Comparison:
     """Run several methods on the same splits; see `run` for the arguments they share."""
@@ -142,7 +144,8 @@ def compare(
     names = choose_methods(words)
     where = {"data_dir": data_dir, "device": device, "threads": threads, "memory": memory}
     plans = make_plans(dataset, names, options, **where)
-    return execute_all(plans, None if out is None else Path(out), baseline=baseline)
+    folder = None if out is None else Path(out)
+    return execute_all(plans, folder, baseline=baseline, callbacks=callbacks)
 
 
 def make_plans(
@@ -171,11 +174,13 @@ def execute_all(
     baseline: str | None = None,
     progress: Callable[[Plan], Progress | None] = lambda plan: None,
     stop: Callable[[], bool] = lambda: False,
+    callbacks: Sequence[Callback] = (),
 ) -> Comparison:
     """Run all plans, or what is left of them in `out`: a folder for each method, one for all."""
+    hear: dict[str, Any] = {"stop": stop, "callbacks": callbacks}
     if out is None:
         with tempfile.TemporaryDirectory() as folder:
-            return execute_all(plans, Path(folder), baseline=baseline, progress=progress, stop=stop)
+            return execute_all(plans, Path(folder), baseline=baseline, progress=progress, **hear)
     reference = baseline or ("fedavg" if "fedavg" in plans else next(iter(plans)))
     if reference not in plans:
         raise MotifairError(f"The baseline {reference} is not among the methods; add it.")
@@ -183,8 +188,8 @@ def execute_all(
     (alone / "checkpoint").mkdir(parents=True, exist_ok=True)
     results = {}
     for method, plan in plans.items():
-        hears = progress(plan)
-        results[method] = execute(plan, out / method, progress=hears, stop=stop, baselines=alone)
+        shown = progress(plan)
+        results[method] = execute(plan, out / method, progress=shown, baselines=alone, **hear)
     comparison = Comparison(results, reference)
     comparison.save(out)
     return comparison
