@@ -37,6 +37,14 @@ from motifair.ledger.entry import Entry
 from motifair.ledger.store import open_ledger
 
 MOTIFAIR = (sys.executable, "-m", "motifair")
+PRIVACY = """
+[privacy]
+clip_update = 0.1
+noise_update = 1.0
+clip_prototype = 50.0
+noise_prototype = 0.5
+delta = 1e-5
+"""
 
 
 def motifair(*words: object, timeout: float = 120) -> subprocess.CompletedProcess[str]:
@@ -88,11 +96,15 @@ class Consortium:
         """The office as the files say now."""
         return Office(self.folder)
 
-    def prepare(self, agents: int, rounds: int, **settings: str) -> None:
+    def prepare(self, agents: int, rounds: int, *, private: bool = False, **settings: str) -> None:
         """Write graphs and terms, and make the kits; `settings` replace lines of the terms."""
         prepare(self.office, agents, rounds)
         for name, value in settings.items():
             self.set(name, value)
+        if private:
+            path = self.folder / "federation.toml"
+            against = 'alignment_against = "all"\nrounds = '
+            path.write_text(path.read_text().replace("rounds = ", against) + PRIVACY)
         self.office.provision()
 
     def set(self, name: str, value: str) -> None:

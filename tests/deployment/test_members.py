@@ -1,15 +1,18 @@
-"""Members come and go, and certificates are renewed, between the segments of one run."""
+"""Members come and go, and certificates are renewed, between the segments of one private run."""
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 
 pytest.importorskip("nvflare")
 
 from consortium import Consortium, motifair, motifair_here
+from deployed import opened
 
 from motifair.deployment.office import SERVER
 from motifair.deployment.operate import run_federation
@@ -28,7 +31,7 @@ def named(*names: str) -> str:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Consortium]:
     """Three found it; one joins after round 2; one leaves and one renews after round 4."""
     with Consortium(tmp_path_factory.mktemp("members") / "office") as made:
-        made.prepare(4, 6)
+        made.prepare(4, 6, private=True)
         made.set("members", named(*FOUNDERS))
         # Nobody has heard of the fourth yet.
         shutil.rmtree(made.folder / "kits" / NEW)
@@ -74,6 +77,19 @@ def test_all_rounds_were_settled_with_everybody_there(world: Consortium) -> None
     assert [e.round for e in rounds] == list(range(1, 7))
     assert all(e.settled for e in rounds)
     assert all(line.status == "present" for e in rounds for line in e.lines)
+
+
+def test_noise_is_each_members_own_and_stays_with_it(world: Consortium) -> None:
+    keys = [world.state(name) / "noise.key" for name in (*FOUNDERS, NEW)]
+    assert sorted(world.folder.rglob("noise.key")) == sorted(keys)
+    assert len({key.read_bytes() for key in keys}) == len(keys)
+    kept = sorted((world.folder / "runs" / RUN / "uploads").glob("00000[1-6]/*.bin"))
+    assert len(kept) == 2 * 3 + 2 * 4 + 2 * 3
+    for path in kept:
+        update = opened(path.read_bytes()).update
+        assert update is not None
+        # Steps are shorter than .1 in all; what is seen is the noise in every component.
+        assert abs(np.std(update) / 0.1 - 1) < 6 / math.sqrt(2 * update.size)
 
 
 def test_the_books_fit_through_all_changes(world: Consortium) -> None:
