@@ -21,7 +21,7 @@ from motifair.federation.site import Site
 from motifair.federation.terms import Terms, read_terms
 from motifair.files import write_atomic
 from motifair.graphs.read import read_graphs
-from motifair.learning.steady import steady_process
+from motifair.learning.steady import keep_freed_memory
 
 HANDLER = "motifair.deployment.site:make_handler"
 
@@ -42,7 +42,7 @@ def settings_of(kit: Path, graphs: Path, state: Path | None) -> dict[str, Any]:
 def make_handler(name: str, settings: dict[str, Any]) -> Callable[[bytes], bytes]:
     """Make the agent of a member; its model is exported when the run is finished."""
     torch.set_num_threads(1)
-    steady_process()
+    keep_freed_memory()
     terms, own, seed = _prepared(name, settings)
     state = Path(settings["state"])
     key = read_key(Path(settings["kit"]) / "startup" / "client.key")

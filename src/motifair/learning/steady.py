@@ -40,15 +40,15 @@ def keep_freed_memory() -> bool:
 def steady_process() -> Iterator[None]:
     """Let agents be the unit of parallel work, so that results do not depend on the machine; keep
     freed memory; and keep the garbage collector from what is loaded by now, which stays: it would
-    go through all of it every few rounds.
+    go through all of it every few rounds. What the work leaves behind is collected at its end.
     """
     keep_freed_memory()
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    gc.collect()
     gc.freeze()
     try:
         yield
     finally:
+        gc.collect()
         gc.unfreeze()
         torch.set_num_threads(before)
