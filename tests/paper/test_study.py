@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import pandas as pd
@@ -13,7 +12,7 @@ from motifair.errors import MotifairError
 from motifair.federation.loop import Stopped
 from motifair.paper import ablation, sweep
 from motifair.paper.registry import MODULES, choose_studies, load_study
-from motifair.paper.study import Finding, Settings, markdown, runs_folder
+from motifair.paper.study import Finding, Settings, runs_folder
 
 
 def small(out: Path, data_dir: Path, **changed: object) -> Settings:
@@ -60,11 +59,6 @@ def test_the_same_finding_is_written_as_the_same_bytes(tmp_path: Path) -> None:
     assert "![f](f.png)" in text
     assert "[s.csv](s.csv)" in text
     assert "## s" not in text
-
-
-def test_whole_numbers_have_no_digits_even_beside_others() -> None:
-    table = pd.DataFrame({"splits": [20, 30], "mean": [0.5, math.nan]})
-    assert markdown(table).splitlines()[2:] == ["| 20 | 0.500 |", "| 30 | - |"]
 
 
 def test_a_user_may_ask_for_fewer_splits_but_not_for_other_seeds(

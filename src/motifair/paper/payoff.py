@@ -80,7 +80,8 @@ def run(settings: Settings) -> Finding:
         tables["late"] = pd.concat(late, ignore_index=True)
         figures["late"] = draw_courses(courses, {MADE_LATE: half_time(settings.rounds)})
     raw = pd.concat([raw_table(d, p) for d, p in paid.items()], ignore_index=True)
-    return Finding("Payoff by quality of data", tables, figures, NOTES, {"splits": raw})
+    across = {"tiers": "tier"}
+    return Finding("Payoff by quality of data", tables, figures, NOTES, {"splits": raw}, across)
 
 
 NOTES = (

@@ -17,6 +17,7 @@ from motifair.experiments.compare import Comparison, execute_all
 from motifair.experiments.jobs import Progress
 from motifair.experiments.plan import Plan, make_plan
 from motifair.files import finite, write_atomic
+from motifair.paper.markdown import markdown
 
 # Set down in docs/results/seeds.toml before anything was chosen.
 CONFIRMATION = 20_000
@@ -82,7 +83,8 @@ class Settings:
 class Finding:
     """What a study found: tables by name, figures by name, and sentences about them.
 
-    `raw` are numbers split by split, from which others can make the tables again.
+    `raw` are numbers split by split, from which others can make the tables again; `across` names
+    for some tables a column whose values stand side by side where people read them.
     """
 
     title: str
@@ -90,6 +92,7 @@ class Finding:
     figures: Mapping[str, Figure] = field(default_factory=dict)
     notes: Sequence[str] = ()
     raw: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    across: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return title, notes and tables as plain values (NaN as null)."""
@@ -107,7 +110,7 @@ class Finding:
         for name, table in self.tables.items():
             made.append(folder / f"{name}.csv")
             write_atomic(made[-1], table.to_csv(index=False))
-            parts.append(f"## {name}\n\n{markdown(table)}")
+            parts.append(f"## {name}\n\n{markdown(table, self.across.get(name))}")
         for name, figure in self.figures.items():
             for kind in ("png", "svg"):
                 made.append(folder / f"{name}.{kind}")
@@ -144,23 +147,3 @@ def runs_folder(plan: Plan) -> str:
     c = plan.config
     damage = "" if c.perturbation == "none" else f"-{c.perturbation}"
     return f"{Path(plan.data.name).name}{damage}-seed{c.seed}-{c.splits}x{c.rounds}"
-
-
-def markdown(table: pd.DataFrame) -> str:
-    """Write a table as Markdown, numbers with three digits after the point.
-
-    >>> print(markdown(pd.DataFrame({"agent": ["a"], "payoff": [0.12345]})))
-    | agent | payoff |
-    | --- | --- |
-    | a | 0.123 |
-    """
-
-    def words(value: object) -> str:
-        if isinstance(value, float):
-            return "-" if value != value else f"{value:.3f}"
-        return str(value)
-
-    # Not as one array, in which whole numbers beside others would get digits.
-    content = table.itertuples(index=False, name=None)
-    rows = [list(table.columns), ["---"] * len(table.columns), *content]
-    return "\n".join("| " + " | ".join(words(v) for v in row) + " |" for row in rows)

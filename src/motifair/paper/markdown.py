@@ -1,0 +1,112 @@
+"""Tables as people read them: a number and its interval in one cell, what is compared side by side.
+
+The same tables are CSV files for machines, with a column for every number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+METRIC, PUBLISHED, P = "metric", "published", "p_holm"
+SIGNIFICANT = 0.05
+
+
+def markdown(table: pd.DataFrame, across: str | None = None) -> str:
+    """Write a table, numbers with three digits after the point.
+
+    `across` names a column whose values get a column each; without it, that is `metric` where
+    there is one. There is then a table for each number that has an interval.
+
+    >>> print(markdown(pd.DataFrame({"who": ["a"], "pay": [0.1234], "low": [0.0], "high": [0.5]})))
+    | who | pay |
+    | --- | --- |
+    | a | 0.123 [0.000, 0.500] |
+    """
+    across = METRIC if across is None and METRIC in table else across
+    if across is None:
+        return _lines(_told(_folded(table)[0]))
+    said = {"difference": " (* p < 0.05 after Holm's correction)"} if P in table else {}
+    return "\n\n".join(
+        f"{_words(number).capitalize()}, by {across}{said.get(number, '')}:\n\n{_lines(part)}"
+        for number, part in _side_by_side(table, across).items()
+    )
+
+
+def _folded(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """Put numbers and their intervals into one cell; return the names of these numbers, too."""
+    names = list(table.columns)
+    ends: dict[str, list[str]] = {}
+    for name, following in zip(names, [*names[1:], ""], strict=True):
+        own = [end for end in (f"{name}_low", f"{name}_high") if end in names]
+        if own or following == "low":
+            ends[name] = own or ["low", "high"]
+    made = table.drop(columns=[end for pair in ends.values() for end in pair])
+    for name, pair in ends.items():
+        rows = table[[name, *pair]].itertuples(index=False, name=None)
+        made[name] = [_cell(*row) for row in rows]
+    return made, list(ends)
+
+
+def _cell(number: float, low: float, high: float | None = None) -> str:
+    """Return a number with its interval, of which the low end may be all that matters."""
+    if number != number or low != low:
+        return _text(number)
+    return f"{_text(number)} [{_text(low)}, {'…' if high is None else _text(high)}]"
+
+
+def _side_by_side(table: pd.DataFrame, across: str) -> dict[str, pd.DataFrame]:
+    """Return for each number with an interval a table in which `across` has columns.
+
+    What the paper prints stands in parentheses behind the first of them; a star marks a difference
+    that is significant.
+    """
+    made, numbers = _folded(table)
+    printed = [name for name in table.columns if name.startswith(PUBLISHED)]
+    if printed:
+        values = zip(made[numbers[0]], table[printed[0]], strict=True)
+        made[numbers[0]] = [c if p != p else f"{c} ({_text(p)})" for c, p in values]
+    if P in table:
+        values = zip(made["difference"], table[P], strict=True)
+        made["difference"] = [f"{c}*" if p < SIGNIFICANT else c for c, p in values]
+    # On how many splits a metric is defined differs from metric to metric.
+    keys = [c for c in made if c not in {across, P, "splits", *printed, *numbers}]
+    order = list(dict.fromkeys(made[across]))
+    found = {}
+    for number in numbers:
+        rows = []
+        for labels, part in made.groupby(keys, sort=False, dropna=False):
+            cells = dict(zip(part[across], part[number], strict=True))
+            rows.append(
+                {**dict(zip(keys, labels, strict=True)), **{o: cells.get(o, "-") for o in order}}
+            )
+        found[number] = _told(pd.DataFrame(rows))
+    return found
+
+
+def _told(table: pd.DataFrame) -> pd.DataFrame:
+    """Turn every value into words."""
+    told = {}
+    for name in table.columns:
+        small = name in ("p", P)
+        told[name] = ["< 0.001" if small and v < 0.001 else _text(v) for v in table[name]]
+    return pd.DataFrame(told, dtype=object)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return "-" if value != value else f"{round(value, 3) + 0.0:.3f}"  # and no -0.000
+    return str(value)
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _lines(table: pd.DataFrame) -> str:
+    header: Sequence[str] = [_words(str(name)) for name in table.columns]
+    rows = [header, ["---"] * len(header), *table.itertuples(index=False, name=None)]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
