@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from motifair.experiments.tables import SIGNIFICANT
+
 METRIC, PUBLISHED, P = "metric", "published", "p_holm"
-SIGNIFICANT = 0.05
 
 
 def markdown(table: pd.DataFrame, across: str | None = None) -> str:
@@ -27,7 +28,7 @@ def markdown(table: pd.DataFrame, across: str | None = None) -> str:
     across = METRIC if across is None and METRIC in table else across
     if across is None:
         return _lines(_told(_folded(table)[0]))
-    said = {"difference": " (* p < 0.05 after Holm's correction)"} if P in table else {}
+    said = {"difference": f" (* p < {SIGNIFICANT} after Holm's correction)"} if P in table else {}
     return "\n\n".join(
         f"{_words(number).capitalize()}, by {across}{said.get(number, '')}:\n\n{_lines(part)}"
         for number, part in _side_by_side(table, across).items()
