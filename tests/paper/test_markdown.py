@@ -71,7 +71,7 @@ def test_metrics_stand_side_by_side_in_a_table_for_each_number() -> None:
         ["fedavg", "0.000 [-0.100, 0.100]", "0.000 [-0.100, 0.100]"],
         ["ours", "0.020 [-0.080, 0.120]", "0.300 [0.200, 0.400]*"],
     ]
-    assert found.startswith("Mean, by metric:")
+    assert found.startswith("Mean, by metric (in parentheses: published):")
     assert "Difference, by metric (* p < 0.05 after Holm's correction):" in found
 
 

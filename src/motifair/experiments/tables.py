@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -56,9 +57,13 @@ def note(comparison: Comparison) -> str:
 
 def to_markdown(comparison: Comparison) -> str:
     """Return the table as Markdown."""
-    header, rows = cells(comparison)
-    lines = ["| " + " | ".join(r) + " |" for r in [header, ["---"] * len(header), *rows]]
-    return "\n".join(lines) + "\n\n" + note(comparison) + "\n"
+    return f"{markdown_lines(*cells(comparison))}\n\n{note(comparison)}\n"
+
+
+def markdown_lines(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a header and rows of text as the lines of a Markdown table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def to_latex(comparison: Comparison) -> str:

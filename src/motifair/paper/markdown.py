@@ -5,11 +5,9 @@ The same tables are CSV files for machines, with a column for every number.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pandas as pd
 
-from motifair.experiments.tables import SIGNIFICANT
+from motifair.experiments.tables import SIGNIFICANT, markdown_lines
 
 METRIC, PUBLISHED, P = "metric", "published", "p_holm"
 
@@ -28,11 +26,23 @@ def markdown(table: pd.DataFrame, across: str | None = None) -> str:
     across = METRIC if across is None and METRIC in table else across
     if across is None:
         return _lines(_told(_folded(table)[0]))
-    said = {"difference": f" (* p < {SIGNIFICANT} after Holm's correction)"} if P in table else {}
     return "\n\n".join(
-        f"{_words(number).capitalize()}, by {across}{said.get(number, '')}:\n\n{_lines(part)}"
+        f"{_words(number).capitalize()}, by {across}{_signs(table, number)}:\n\n{_lines(part)}"
         for number, part in _side_by_side(table, across).items()
     )
+
+
+def _signs(table: pd.DataFrame, number: str) -> str:
+    """Say what parentheses behind a mean, or stars behind a difference, mean."""
+    printed = _printed(table)
+    if number == "mean" and printed:
+        return f" (in parentheses: {printed[0]})"
+    starred = number == "difference" and P in table
+    return f" (* p < {SIGNIFICANT} after Holm's correction)" if starred else ""
+
+
+def _printed(table: pd.DataFrame) -> list[str]:
+    return [name for name in table.columns if name.startswith(PUBLISHED)]
 
 
 def _folded(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -60,14 +70,14 @@ def _cell(number: float, low: float, high: float | None = None) -> str:
 def _side_by_side(table: pd.DataFrame, across: str) -> dict[str, pd.DataFrame]:
     """Return for each number with an interval a table in which `across` has columns.
 
-    What the paper prints stands in parentheses behind the first of them; a star marks a difference
-    that is significant.
+    What the paper prints stands in parentheses behind the mean; a star marks a difference that is
+    significant.
     """
     made, numbers = _folded(table)
-    printed = [name for name in table.columns if name.startswith(PUBLISHED)]
+    printed = _printed(table)
     if printed:
-        values = zip(made[numbers[0]], table[printed[0]], strict=True)
-        made[numbers[0]] = [c if p != p else f"{c} ({_text(p)})" for c, p in values]
+        values = zip(made["mean"], table[printed[0]], strict=True)
+        made["mean"] = [c if p != p else f"{c} ({_text(p)})" for c, p in values]
     if P in table:
         values = zip(made["difference"], table[P], strict=True)
         made["difference"] = [f"{c}*" if p < SIGNIFICANT else c for c, p in values]
@@ -108,6 +118,5 @@ def _words(name: str) -> str:
 
 
 def _lines(table: pd.DataFrame) -> str:
-    header: Sequence[str] = [_words(str(name)) for name in table.columns]
-    rows = [header, ["---"] * len(header), *table.itertuples(index=False, name=None)]
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    header = [_words(str(name)) for name in table.columns]
+    return markdown_lines(header, table.itertuples(index=False, name=None))
