@@ -43,6 +43,11 @@ def test_intervals_stand_behind_their_numbers() -> None:
     ]
 
 
+def test_tiers_called_low_and_high_are_no_interval() -> None:
+    table = pd.DataFrame({"variant": ["a"], "low": [0.1], "medium": [0.2], "high": [0.3]})
+    assert rows(markdown(table))[1] == ["a", "0.100", "0.200", "0.300"]
+
+
 def long_table() -> pd.DataFrame:
     """Two methods by two metrics, as studies make them; one metric is defined on fewer splits."""
     content = [

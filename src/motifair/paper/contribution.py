@@ -202,7 +202,7 @@ def _images(plan: Plan) -> tuple[Maps, list[str]]:
     entries, final = image_contributions(
         images, labels, seeds=seeds, rounds=c.rounds, every=c.eval_every, device=plan.device
     )
-    mean, low, high = mean_interval(final.tolist())
+    mean, low, high = with_interval("accuracy", final.tolist(), SHARE).values()
     note = (
         "Images: scikit-learn's digits in place of CIFAR-10, a network with one hidden layer; "
         f"final accuracy {mean:.3f} [{low:.3f}, {high:.3f}]."

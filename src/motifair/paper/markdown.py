@@ -49,9 +49,9 @@ def _folded(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     """Put numbers and their intervals into one cell; return the names of these numbers, too."""
     names = list(table.columns)
     ends: dict[str, list[str]] = {}
-    for name, following in zip(names, [*names[1:], ""], strict=True):
+    for k, name in enumerate(names):
         own = [end for end in (f"{name}_low", f"{name}_high") if end in names]
-        if own or following == "low":
+        if own or names[k + 1 : k + 3] == ["low", "high"]:
             ends[name] = own or ["low", "high"]
     made = table.drop(columns=[end for pair in ends.values() for end in pair])
     for name, pair in ends.items():

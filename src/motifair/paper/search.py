@@ -61,9 +61,8 @@ def run(settings: Settings) -> Finding:
         "The search for the default profile",
         {"search": pd.concat(clean), "search-tiers": pd.concat(tiers)},
         notes=(
-            "One option changed at a time. Differences are paired over splits, to `fedavg`; `low` "
-            "is the lower end of the 95 % interval. Nothing here is a claim: these splits served "
-            "to choose.",
+            "One option changed at a time. Differences are paired over splits, with the lower end "
+            "of the 95 % interval. Nothing here is a claim: these splits served to choose.",
         ),
     )
 
@@ -101,10 +100,10 @@ def _row(result: Result, name: str, found: Mapping[str, Result]) -> dict[str, An
         row |= {
             metric: result.mean[metric],
             f"{metric} − fedavg": pair.mean,
-            f"{metric} low": pair.low,
+            f"{metric} − fedavg_low": pair.low,
         }
     pair = paired_difference(_values(result, "fairness"), _values(found["cffl"], "fairness"))
-    row |= {"fairness − cffl": pair.mean, "fairness − cffl low": pair.low}
+    row |= {"fairness − cffl": pair.mean, "fairness − cffl_low": pair.low}
     # Against training alone with another seed, which shares no noise with the method.
     row["fairness, retest"] = mean_interval(
         [fairness(s.retest, s.accuracy) for s in result.splits]
