@@ -203,7 +203,7 @@ def test_stacks_find_what_single_federations_find_and_finished_ones_are_kept(
 def test_a_late_agent_has_rewired_graphs_first_and_its_own_later(tmp_path: Path) -> None:
     chosen = settings(tmp_path)
     plan = chosen.plan("planted", seed=3, splits=2, method="motifair", partition="iid")
-    course = course_of_late(chosen, replace(plan, memory=2**40), "late")  # all in one stack
+    course = course_of_late(chosen, replace(plan, memory=2**40), "late", 2)  # all in one stack
     good = prepare(plan.config, split_data(plan, 1), seed=4)
     bad = prepare(plan.config, damaged(good.split, 1, seed=4), seed=4)
     for k in range(4):  # only the late agent's graphs differ

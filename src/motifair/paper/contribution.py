@@ -148,7 +148,7 @@ def draw_agreement(agreement: Mapping[str, np.ndarray], rounds: np.ndarray) -> F
         low, high = low.clip(*CORRELATION), high.clip(*CORRELATION)
         axis.fill_between(rounds, low, high, color=colour, alpha=0.18, lw=0)
         axis.plot(rounds, mean, color=colour, ls=line, lw=1.4, label=measure)
-    axis.set(xlabel="round", ylabel="correlation of cosine and Shapley value")
+    axis.set(xlabel="round", ylabel="correlation with Shapley value")
     axis.legend(frameon=False)
     return figure
 
@@ -166,7 +166,9 @@ def _negative(axis: Axes, table: pd.DataFrame) -> None:
     reach = np.stack([mean - table["negative_low"], table["negative_high"] - mean])
     colours = (BLUE, GREEN, RED)[: len(table)]
     axis.bar(range(len(table)), mean, yerr=reach, capsize=3, width=0.6, color=colours)
-    axis.set_xticks(range(len(table)), [w.replace(" on ", "\non ") for w in table["what"]])
+    axis.set_xticks(
+        range(len(table)), [w.replace(" on ", "\non ") for w in table["what"]], fontsize=8
+    )
     axis.set(ylabel="share of negative entries", ylim=(0, None))
 
 

@@ -43,13 +43,12 @@ def course_by_role(result: Result) -> Course:
     }
 
 
-def course_of_late(settings: Settings, plan: Plan, folder: str) -> Course:
-    """Follow an agent whose training graphs are rewired throughout (ρ = 1) until half-time, and its
-    own from then on; the other agents beside it; and the agent where it has its own all along.
+def course_of_late(settings: Settings, plan: Plan, folder: str, turn: int) -> Course:
+    """Follow an agent whose training graphs are rewired throughout (ρ = 1) in the first `turn`
+    rounds, and its own afterwards; the others beside it; and the agent with its own all along.
 
     Which agent it is changes from split to split.
     """
-    turn = half_time(plan.config.rounds)
     numbers = range(plan.config.splits)
 
     @cache
@@ -64,7 +63,7 @@ def course_of_late(settings: Settings, plan: Plan, folder: str) -> Course:
     def untouched(number: int) -> Stages:
         return (clean(number),)
 
-    late = [Training(k, "late", partial(improved, k), (turn,)) for k in numbers]
+    late = [Training(k, f"late-{turn}", partial(improved, k), (turn,)) for k in numbers]
     control = [Training(k, "clean", partial(untouched, k)) for k in numbers]
     found = train(settings, plan, folder, [*late, *control])
     histories, usual = found[: len(numbers)], found[len(numbers) :]
@@ -76,19 +75,23 @@ def course_of_late(settings: Settings, plan: Plan, folder: str) -> Course:
     }
 
 
-def half_time(rounds: int) -> int:
-    """Return the last round of the first half."""
-    return max(1, rounds // 2)
+def turning_points(rounds: int) -> list[int]:
+    """Return the rounds after which an agent is useful: while all learn fast, and at half-time.
+
+    >>> turning_points(200)
+    [20, 100]
+    """
+    return sorted({max(1, rounds // 10), max(1, rounds // 2)})
 
 
 def marked_rounds(rounds: int) -> list[int]:
-    """Return the rounds that a table shows: the first, around half-time, and the last.
+    """Return the rounds that a table shows: the first, around both turning points, and the last.
 
     >>> marked_rounds(200)
-    [1, 50, 100, 110, 150, 200]
+    [1, 20, 30, 50, 100, 110, 150, 200]
     """
-    half = half_time(rounds)
-    marks = {1, rounds // 4, half, half + rounds // 20, 3 * rounds // 4, rounds}
+    turns = turning_points(rounds)
+    marks = {1, *turns, *(t + rounds // 20 for t in turns), rounds // 4, 3 * rounds // 4, rounds}
     return sorted(m for m in marks if m >= 1)
 
 

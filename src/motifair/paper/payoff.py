@@ -28,14 +28,14 @@ from motifair.paper.late import (
     course_of_late,
     course_table,
     draw_courses,
-    half_time,
+    turning_points,
 )
 from motifair.paper.study import PAYOFF_CONFIRMATION, Finding, Settings, Study, runs_folder
 from motifair.report.colours import ROLE_COLOURS
 
 ON = ("IMDB-BINARY", "DD", EMBEDDED, "PROTEINS")
 SPLITS, LATE_SPLITS = 40, 20
-ROLES, MADE_LATE = "planted, by role", "PROTEINS, one agent clean from half-time on"
+ROLES = "planted, by role"
 VALUED: dict[str, dict[str, Any]] = {"motifair": {}, "motifair-paper": {"profile": "paper"}}
 LEAST_RANK_CORRELATION = 0.6
 DIGITS = 12  # payoffs that differ by rounding alone are equal
@@ -74,11 +74,11 @@ def run(settings: Settings) -> Finding:
         "harm": pd.concat(harm, ignore_index=True),
     }
     figures = {"payoff": draw(paid)}
-    courses = _courses(settings, datasets)
+    courses, turns = _courses(settings, datasets)
     if courses:
         late = [course_table(where, c, settings.rounds) for where, c in courses.items()]
         tables["late"] = pd.concat(late, ignore_index=True)
-        figures["late"] = draw_courses(courses, {MADE_LATE: half_time(settings.rounds)})
+        figures["late"] = draw_courses(courses, turns)
     raw = pd.concat([raw_table(d, p) for d, p in paid.items()], ignore_index=True)
     across = {"tiers": "tier"}
     return Finding("Payoff by quality of data", tables, figures, NOTES, {"splits": raw}, across)
@@ -94,7 +94,7 @@ NOTES = (
     "`harm`: global accuracy of FedAvg with everyone minus without the agents of a tier; "
     "positive means that the tier helps, for all its rewired edges.",
     "`late`: on planted by role; on PROTEINS an agent whose training graphs are rewired throughout "
-    "until half-time (the vertical line), and clean afterwards.",
+    "until some round (the vertical line), and clean afterwards.",
 )
 
 
@@ -244,9 +244,12 @@ def _plans(settings: Settings, dataset: str) -> dict[str, Plan]:
     }
 
 
-def _courses(settings: Settings, datasets: Sequence[str]) -> dict[str, Course]:
-    """Follow late agents: those of planted, and one made so on PROTEINS."""
+def _courses(
+    settings: Settings, datasets: Sequence[str]
+) -> tuple[dict[str, Course], dict[str, int]]:
+    """Follow late agents, those of planted and one made so on PROTEINS; and say when it turned."""
     courses: dict[str, Course] = {}
+    turns: dict[str, int] = {}
 
     def plan(dataset: str) -> Plan:
         return settings.plan(
@@ -259,8 +262,12 @@ def _courses(settings: Settings, datasets: Sequence[str]) -> dict[str, Course]:
         courses[ROLES] = course_by_role(found.first)
     if "PROTEINS" in datasets:
         chosen = plan("PROTEINS")
-        courses[MADE_LATE] = course_of_late(settings, chosen, f"{runs_folder(chosen)}-late")
-    return courses
+        folder = f"{runs_folder(chosen)}-late"
+        for turn in turning_points(settings.rounds):
+            where = f"PROTEINS, one agent clean from round {turn + 1} on"
+            courses[where] = course_of_late(settings, chosen, folder, turn)
+            turns[where] = turn
+    return courses, turns
 
 
 STUDY = Study("payoff", "payoff by quality of data, harm, and late contribution", run)
