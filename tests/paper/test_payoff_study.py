@@ -222,6 +222,17 @@ def test_a_late_agent_has_rewired_graphs_first_and_its_own_later(tmp_path: Path)
     np.testing.assert_allclose(course[LATE]["compensation"][1], expected, atol=1e-9)
 
 
+def test_late_agents_are_followed_from_both_turning_points(tmp_path: Path, data_dir: Path) -> None:
+    chosen = Settings(tmp_path, splits=1, rounds=4, device="cpu", threads=1, data_dir=data_dir)
+    courses, turns = payoff._courses(chosen, ("PROTEINS",))
+    assert turns == {f"PROTEINS, one agent clean from round {n} on": n - 1 for n in (2, 3)}
+    early, later = courses.values()
+    np.testing.assert_array_equal(early[CONTROL]["value"], later[CONTROL]["value"])
+    values = early[LATE]["value"][0], later[LATE]["value"][0]
+    assert values[0][0] == values[1][0]
+    assert values[0][1] > values[1][1]  # in round 2 only the early one has its own graphs
+
+
 def test_after_the_turn_agents_go_on_from_where_they_were(tmp_path: Path) -> None:
     chosen = settings(tmp_path)
     for method in ("fedavg", "motifair"):
