@@ -82,7 +82,9 @@ class Config:
     # Value
     alignment_of: str = _option("update", "vector that is aligned", choices=("update", "gradient"))
     alignment_against: str = _option(
-        "all", "reference of the alignment", choices=("all", "others", "shapley", "peers")
+        "all",
+        "reference of the alignment; peers vote, all alike or by value",
+        choices=("all", "others", "shapley", "peers", "peers-by-value"),
     )
     alignment_rate: float = _option(1.0, "weight of a round in the alignment", above=0, most=1)
     corroboration: int = _option(1, "agents that must hold a motif for it to count", least=1)

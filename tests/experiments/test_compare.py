@@ -138,7 +138,7 @@ def test_a_method_of_an_installed_package_is_found(
     assert motifair.run(method="kind", **{**QUICK, "splits": 1}).config.method == "kind"
 
 
-@pytest.mark.parametrize(("against", "vectors"), [("all", 1), ("peers", 2)])
+@pytest.mark.parametrize(("against", "vectors"), [("all", 1), ("peers", 2), ("peers-by-value", 2)])
 def test_traffic_counts_sparse_rewards_as_they_are_sent(against: str, vectors: int) -> None:
     options = {"rounds": 2, "agents": 4, "hidden": 16, "threads": 1, "device": "cpu", "beta": 0.5}
     result = motifair.run(**options, alignment_against=against)

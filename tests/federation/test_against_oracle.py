@@ -42,6 +42,13 @@ CASES = {
         "aggregate_length": "typical",
     },
     "the paper's with peers": {"profile": "paper", "alignment_against": "peers"},
+    "votes by value": {"alignment_against": "peers-by-value", "value_rate": 0.5, "rounds": 5},
+    "the paper's with votes by value": {
+        "profile": "paper",
+        "alignment_of": "gradient",
+        "alignment_against": "peers-by-value",
+        "value_rate": 0.5,
+    },
 }
 
 

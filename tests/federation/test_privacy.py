@@ -336,15 +336,20 @@ IN_VAIN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "raw gradients": (
         UPDATES | {"alignment_of": "gradient"},
         {"clip_update": 1.0},
-        "alignment_of=gradient and alignment_against=peers upload raw gradients, which .* does not "
-        "protect; use alignment_of=update and alignment_against=all",
+        r"alignment_of=gradient and votes of peers \(alignment_against\) upload raw gradients, "
+        "which .* does not protect; use alignment_of=update and alignment_against=all",
     ),
     "votes by raw gradients": (
         {"alignment_against": "peers"},
         {"clip_update": 1.0},
-        "alignment_of=gradient and alignment_against=peers upload raw gradients, which .* does not",
+        "upload raw gradients, which .* does not protect",
     ),
-    "the default": ({}, {"clip_update": 1.0}, "alignment_against=peers upload raw gradients"),
+    "votes by value": (
+        {"alignment_against": "peers-by-value"},
+        {"clip_update": 1.0},
+        "upload raw gradients, which .* does not protect",
+    ),
+    "the default": ({}, {"clip_update": 1.0}, "upload raw gradients"),
     "a method without prototypes": (
         {"method": "fedavg"},
         {"clip_prototype": 1.0},

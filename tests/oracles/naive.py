@@ -78,7 +78,7 @@ class Agent:
 CHOICES = {
     "share": ("all", "conv"),
     "alignment_of": ("update", "gradient"),
-    "alignment_against": ("all", "others", "shapley", "peers"),
+    "alignment_against": ("all", "others", "shapley", "peers", "peers-by-value"),
     "evidence": ("sum", "judged"),
     "value_update": ("additive", "ema"),
     "aggregation": ("value", "size", "trusted"),
@@ -370,18 +370,41 @@ def alignments(vectors: Sequence[Tensor], weights: Sequence[float], against: str
     return shapley_by_subsets(coalition_worth, len(vectors))
 
 
-def peer_alignments(steps: Sequence[Tensor], gradients: Sequence[Tensor]) -> list[float]:
-    """phi_i = mean over all j of v_ij, v_ij = cos(step_i, -g_j) the vote of j on i.
+def peer_alignments(
+    steps: Sequence[Tensor],
+    gradients: Sequence[Tensor],
+    counts: Sequence[float] | None = None,
+    reaches: Sequence[float] | None = None,
+) -> list[float]:
+    """phi_i = weighted mean over all j of v_ij, v_ij = c_i cos(step_i, -g_j) the vote of j on i,
+    which counts as much as `counts` says (not at all where that is negative), by default the same.
+    c_i is how far the agent went, by default 1.
 
     An agent has no vote on itself: v_ii is the mean of its votes on the others, v_ki for k != i
     (0 if there are none).
     """
     everyone = range(len(steps))
-    votes = {(i, j): cosine(steps[i], -gradients[j]) for i in everyone for j in everyone if i != j}
+    far = reaches or [1.0] * len(steps)
+    votes = {
+        (i, j): far[i] * cosine(steps[i], -gradients[j])
+        for i in everyone
+        for j in everyone
+        if i != j
+    }
     for i in everyone:
         given = [votes[k, i] for k in everyone if k != i]
         votes[i, i] = sum(given) / len(given) if given else 0.0
-    return [sum(votes[i, j] for j in everyone) / len(steps) for i in everyone]
+    weight = [max(c, 0.0) for c in counts or [1.0] * len(steps)]
+    return [sum(weight[j] * votes[i, j] for j in everyone) / sum(weight) for i in everyone]
+
+
+def reaches(updates: Sequence[Tensor], steps: Sequence[float]) -> list[float]:
+    """c_i = the length of an update over the root of its number of steps, beside the median agent's
+    (the lower one of two), at most 1.
+    """
+    lengths = [float(u.double().norm()) / math.sqrt(n) for u, n in zip(updates, steps, strict=True)]
+    usual = sorted(lengths)[(len(lengths) - 1) // 2]
+    return [min(1.0, length / usual) if usual > 0 else float(length > 0) for length in lengths]
 
 
 def running_means(before: Sequence[float | None], phi: Sequence[float], rate: float) -> list[float]:
@@ -589,9 +612,11 @@ def federate(
             update = stretched(update, updates, weights, steps)
         server = server + options.reward_step * update
         aligned = updates if options.alignment_of == "update" else gradients
-        if options.alignment_against == "peers":
-            by_update = options.alignment_of == "update"
-            phi = peer_alignments(updates if by_update else [-g for g in gradients], gradients)
+        if options.alignment_against in ("peers", "peers-by-value"):
+            steps_taken = aligned if options.alignment_of == "update" else [-g for g in gradients]
+            valued = options.alignment_against == "peers-by-value"
+            far = reaches(updates, steps) if valued else None
+            phi = peer_alignments(steps_taken, gradients, values if valued else None, far)
         else:
             phi = alignments(aligned, weights, options.alignment_against)
         if options.alignment_against == "shapley":  # on the scale of the cosines (A7)

@@ -97,9 +97,9 @@ def check_privacy(privacy: Privacy, method: Method, size: int, max_norm: float) 
     name, sends = method.config.method, method.uses_prototypes
     if method.uses_gradients:
         raise MotifairError(
-            "alignment_of=gradient and alignment_against=peers upload raw gradients, which "
-            "[privacy] does not protect; use alignment_of=update and alignment_against=all, or "
-            "remove [privacy]."
+            "alignment_of=gradient and votes of peers (alignment_against) upload raw gradients, "
+            "which [privacy] does not protect; use alignment_of=update and alignment_against=all, "
+            "or remove [privacy]."
         )
     if privacy.clip_prototype and not sends:
         raise MotifairError(f"{name} sends no prototypes as it is set; remove clip_prototype.")

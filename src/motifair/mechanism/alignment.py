@@ -48,27 +48,47 @@ def alignment_with_others(updates: Tensor, weights: Tensor) -> Tensor:
     return cosine(updates, weighted.sum(dim=-2, keepdim=True) - weighted)
 
 
-def alignment_with_peers(vectors: Tensor, gradients: Tensor) -> Tensor:
-    """φ_i = mean over j of v_ij with v_ij = cos(u_i, −g_j): would i's step lower j's loss?
+def alignment_with_peers(
+    vectors: Tensor, gradients: Tensor, votes: Tensor, reach: Tensor
+) -> Tensor:
+    """φ_i = Σ_j b_j v_ij with v_ij = c_i·cos(u_i, −g_j): would i's step lower j's loss?
 
-    Every agent has one vote on each other one, whatever the length of its gradient. On itself it
-    has none: v_ii is the mean of its votes on the others. So nothing can be gained by a gradient
-    that flatters one's own update, nor by one that speaks ill of everybody, for it speaks as ill of
-    oneself. `(..., A, D), (..., A, D) -> (..., A)`.
+    Every agent votes on each other one with its weight b_j, whatever the length of its gradient;
+    `votes` add up to 1, and c is `reach`. On itself it has no vote: v_ii is the mean of its votes
+    on the others. So nothing can be gained by a gradient that flatters one's own update, nor by one
+    that speaks ill of everybody, for it speaks as ill of oneself.
+    `(..., A, D), (..., A, D), (..., A), (..., A) -> (..., A)`.
 
-    >>> u = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
-    >>> alignment_with_peers(u, torch.tensor([[-2.0, 0.0], [-3.0, 0.0]])).tolist()
+    >>> u, one, half = torch.eye(2), torch.ones(2), torch.tensor([0.5, 0.5])
+    >>> alignment_with_peers(u, torch.tensor([[-2.0, 0.0], [-3.0, 0.0]]), half, one).tolist()
     [0.5, 0.5]
-    >>> alignment_with_peers(u, torch.tensor([[0.0, -2.0], [-3.0, 0.0]])).tolist()
-    [1.0, 1.0]
+    >>> alignment_with_peers(u, -u.flip(0), torch.tensor([0.75, 0.25]), half).tolist()
+    [0.5, 0.5]
     """
-    agents = vectors.shape[-2]
-    step, wish = _directions(vectors), -_directions(gradients)
+    votes, reach = votes.to(vectors.dtype), reach.to(vectors.dtype)
+    step, wish = reach.unsqueeze(-1) * _directions(vectors), -_directions(gradients)
     on_itself = (step * wish).sum(dim=-1)
     # All at once: what everybody wishes of each, and what each wishes of everybody.
-    received = (step @ wish.sum(dim=-2).unsqueeze(-1)).squeeze(-1) - on_itself
+    wished = votes.unsqueeze(-2) @ wish
+    received = (step @ wished.mT).squeeze(-1) - votes * on_itself
     given = (wish @ step.sum(dim=-2).unsqueeze(-1)).squeeze(-1) - on_itself
-    return (received + given / max(agents - 1, 1)) / agents
+    return received + votes * given / max(vectors.shape[-2] - 1, 1)
+
+
+def reach(updates: Tensor, steps: Tensor) -> Tensor:
+    """Return c_i = min(1, l_i / median of l) with l_i = |u_i| / √steps_i: how far an agent went
+    beside what is usual.
+
+    Where only directions count, an agent gains by giving little: what it holds back can be given,
+    and valued, again. Going further than usual is worth nothing. Several optimiser `steps (..., A)`
+    in a round go about as far as their root. `(..., A, D), (..., A) -> (..., A)`.
+
+    >>> reach(torch.tensor([[4.0, 3.0], [0.0, 5.0], [20.0, 0.0], [1.0, 0.0]]), torch.ones(4))
+    tensor([1.0000, 1.0000, 1.0000, 0.2000])
+    """
+    length = updates.norm(dim=-1) / steps.to(updates.dtype).clamp(min=1).sqrt()
+    usual = length.sort(dim=-1).values[..., (length.shape[-1] - 1) // 2, None]
+    return torch.clamp(length / usual.clamp(min=SMALLEST_NORM), max=1)
 
 
 def _directions(vectors: Tensor) -> Tensor:

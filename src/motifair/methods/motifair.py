@@ -7,7 +7,7 @@ from torch import Tensor
 
 from motifair.learning.objective import PrototypeTerm, Term, supervised
 from motifair.mechanism.aggregation import lengthened, size_weights, value_weights
-from motifair.mechanism.alignment import ALIGNMENTS, alignment_with_peers
+from motifair.mechanism.alignment import ALIGNMENTS, alignment_with_peers, reach
 from motifair.mechanism.allocation import reward_ratio
 from motifair.mechanism.payoff import SIZE_PAYOFFS, compensation, payoff
 from motifair.mechanism.value import EVIDENCE, update_value
@@ -45,7 +45,11 @@ class Motifair(Method):
     @property
     def uses_gradients(self) -> bool:
         """Raw gradients are uploaded if they are what is aligned, or aligned with."""
-        return self.config.alignment_of == "gradient" or self.config.alignment_against == "peers"
+        return self.config.alignment_of == "gradient" or self._asks_peers
+
+    @property
+    def _asks_peers(self) -> bool:
+        return self.config.alignment_against in ("peers", "peers-by-value")
 
     @property
     def mask_scope(self) -> str:
@@ -88,8 +92,11 @@ class Motifair(Method):
         """The sum as it is, or stretched towards the length of a typical update."""
         if self.config.aggregate_length == "mean":
             return update
-        steps = self.config.local_epochs * (seen.graphs / self.config.batch_size).ceil()
-        return lengthened(update, seen.updates, weights, steps)
+        return lengthened(update, seen.updates, weights, self._steps(seen))
+
+    def _steps(self, seen: Seen) -> Tensor:
+        """Return how many steps of the optimiser each agent takes in a round."""
+        return self.config.local_epochs * (seen.graphs / self.config.batch_size).ceil()
 
     def align(self, seen: Seen, weights: Tensor) -> Tensor:
         """φ of this round, or its running mean."""
@@ -104,9 +111,14 @@ class Motifair(Method):
         vectors = seen.gradients if by_gradient else seen.updates
         assert vectors is not None
         against = self.config.alignment_against
-        if against == "peers":
+        if self._asks_peers:
             assert seen.gradients is not None
-            return alignment_with_peers(-vectors if by_gradient else vectors, seen.gradients)
+            steps, equal = -vectors if by_gradient else vectors, torch.ones_like(seen.value)
+            if against == "peers":
+                votes, how_far = equal / equal.shape[-1], equal
+            else:
+                votes, how_far = value_weights(seen.value), reach(seen.updates, self._steps(seen))
+            return alignment_with_peers(steps, seen.gradients, votes, how_far)
         found = ALIGNMENTS[against](vectors, weights)
         if against == "shapley":
             # Shapley values add up to 1, cosines to about A: put both on one scale, so that the
