@@ -66,12 +66,12 @@ def alignment_with_peers(
     [0.5, 0.5]
     """
     votes, reach = votes.to(vectors.dtype), reach.to(vectors.dtype)
-    step, wish = reach.unsqueeze(-1) * _directions(vectors), -_directions(gradients)
-    on_itself = (step * wish).sum(dim=-1)
+    step, wish = _directions(vectors), -_directions(gradients)
+    on_itself = reach * (step * wish).sum(dim=-1)
     # All at once: what everybody wishes of each, and what each wishes of everybody.
-    wished = votes.unsqueeze(-2) @ wish
-    received = (step @ wished.mT).squeeze(-1) - votes * on_itself
-    given = (wish @ step.sum(dim=-2).unsqueeze(-1)).squeeze(-1) - on_itself
+    wished, stepped = votes.unsqueeze(-2) @ wish, reach.unsqueeze(-2) @ step
+    received = reach * (step @ wished.mT).squeeze(-1) - votes * on_itself
+    given = (wish @ stepped.mT).squeeze(-1) - on_itself
     return received + votes * given / max(vectors.shape[-2] - 1, 1)
 
 

@@ -41,6 +41,7 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "diversity_weight=16": {"diversity_weight": 16.0},
     "alignment_against=all": {"alignment_against": "all"},
     "alignment_against=others": {"alignment_against": "others"},
+    "alignment_against=peers-by-value": {"alignment_against": "peers-by-value"},
     "alignment_of=gradient": {"alignment_of": "gradient"},
     "alignment_rate=1": {"alignment_rate": 1.0},
     "evidence=sum": {"evidence": "sum"},
