@@ -159,7 +159,7 @@ PROFILES: Mapping[str, Mapping[str, Any]] = {
         "max_ring": 4,
         "chance": True,
         "vocabulary_fraction": 1.0,
-        "alignment_against": "peers",
+        "alignment_against": "peers-by-value",
         "alignment_rate": 0.1,
         "corroboration": 2,
         "evidence": "judged",

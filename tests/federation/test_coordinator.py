@@ -166,10 +166,11 @@ def test_a_newcomer_begins_with_an_equal_share_and_a_part_of_the_model(
 def test_who_stays_keeps_its_running_alignment_and_a_newcomer_begins_with_its_own(
     first: tuple[str, ...], then: tuple[str, ...], tmp_path: Path
 ) -> None:
-    old = World(tmp_path / "world", terms_of(members=first, alignment_rate=0.25))
+    how = {"alignment_against": "peers", "alignment_rate": 0.25}
+    old = World(tmp_path / "world", terms_of(members=first, **how))
     old.drive(rounds=2)
     before = dict(zip(first, old.position().server.alignment.tolist(), strict=True))
-    world = World(tmp_path / "world", terms_of(members=then, alignment_rate=0.25))
+    world = World(tmp_path / "world", terms_of(members=then, **how))
     world.drive(rounds=1)
     sent = [world.upload(name, 3) for name in then]
     votes = naive.peer_alignments(

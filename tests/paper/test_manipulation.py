@@ -79,9 +79,9 @@ def attacked(
 
 
 @cache
-def trained() -> tuple[Members, Dishonest, Uploads]:
+def trained(**options: Any) -> tuple[Members, Dishonest, Uploads]:
     """One federation after its first local training."""
-    config, split = world()
+    config, split = world(**options)
     members = prepare(config, split, seed=5)
     simulation = Dishonest(config, members, HONEST, ATTACKER, device=CPU, dtype=torch.float64)
     state = simulation.start()
@@ -136,7 +136,7 @@ def test_renumbering_moves_nodes_but_no_chordless_motif(seed: int) -> None:
 @given(by=st.floats(1e-3, 1e3))
 @settings(max_examples=25)
 def test_scaling_does_not_change_alignment_with_peers(by: float) -> None:
-    _, simulation, uploads = trained()
+    _, simulation, uploads = trained(alignment_against="peers")
     state = simulation.start().server
     longer = attacks.scaled(uploads, scene(), by=by)
     assert longer.gradient is not None
@@ -146,6 +146,18 @@ def test_scaling_does_not_change_alignment_with_peers(by: float) -> None:
     _, _, honest = simulation.server.step(state, uploads)
     _, _, found = simulation.server.step(state, longer)
     torch.testing.assert_close(found["alignment"], honest["alignment"], atol=1e-9, rtol=0)
+
+
+@given(by=st.floats(1e-3, 0.5))
+@settings(max_examples=25)
+def test_short_updates_are_worth_less(by: float) -> None:
+    _, simulation, uploads = trained()
+    state = simulation.start().server
+    _, _, honest = simulation.server.step(state, uploads)
+    _, _, found = simulation.server.step(state, attacks.scaled(uploads, scene(), by=by))
+    assert honest["alignment"][ATTACKER] > 0
+    assert found["alignment"][ATTACKER] < honest["alignment"][ATTACKER]
+    assert found["value"][ATTACKER] < honest["value"][ATTACKER]
 
 
 @given(count=st.integers(0, 30))

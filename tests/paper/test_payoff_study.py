@@ -54,7 +54,7 @@ def found(out: Path) -> Finding:
 
 
 def files_of(out: Path, method: str, damage: str = "-tiers") -> tuple[pd.DataFrame, pd.DataFrame]:
-    folder = out / "runs" / f"planted{damage}-seed40000-2x4" / method
+    folder = out / "runs" / f"planted{damage}-seed60000-2x4" / method
     return pd.read_csv(folder / "history.csv"), pd.read_csv(folder / "agents.csv")
 
 
@@ -187,7 +187,7 @@ def test_stacks_find_what_single_federations_find_and_finished_ones_are_kept(
     tmp_path: Path,
 ) -> None:
     plan = replace(tiered(tmp_path), memory=2**40)  # as on a GPU: all in one stack
-    whole = [prepare(plan.config, split_data(plan, k), seed=40_000 + k) for k in range(2)]
+    whole = [prepare(plan.config, split_data(plan, k), seed=60_000 + k) for k in range(2)]
     rest = [without(m, [k]) for k, m in enumerate(whole)]
     chosen = settings(tmp_path)
     stacked = train(chosen, plan, "s", [Training(k, "x", lambda k=k: (rest[k],)) for k in range(2)])

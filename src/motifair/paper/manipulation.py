@@ -29,7 +29,7 @@ from motifair.paper.dishonest import Dishonest
 from motifair.paper.intervals import with_interval
 from motifair.paper.study import Finding, Settings, Study
 
-SEED = 30_000  # the seeds of the payoff search: the mechanism was chosen on these splits
+SEED = 70_000  # set down in docs/results/seeds.toml before the mechanism was chosen
 SPLITS = 20
 
 # The equations as they stand, but without the prototype term: taken literally it destroys training,
@@ -318,8 +318,8 @@ def notes(table: pd.DataFrame) -> list[str]:
     words = [
         "One agent cheats, all others are honest. Shown is the payoff a round of the attacker "
         "(budget 1 a round) less that of the same agent on the same split when it is honest, with "
-        "Student's 95 % interval over splits. Of so many intervals about one in twenty misses. The "
-        f"splits are those of the payoff search (seed {SEED}), on which the mechanism was chosen.",
+        "Student's 95 % interval over splits. Of so many intervals about one in twenty misses. "
+        f"Splits from seed {SEED} on, which served to choose nothing.",
         "`literal` is the profile `paper` with prototype_weight=0: with the literal prototype term "
         "nothing is learnt. An attacker that joins as two is paid twice; share of the reward and "
         "accuracy are means over its names. Attacks on gradients need a rule that asks for them.",
