@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import count
@@ -121,35 +121,38 @@ def test_history_is_as_if_the_round_had_not_been() -> None:
     assert world.line(4, ME).compensation == max(fourth - (first + third) // 2, 0)
 
 
+def voted(world: World, t: int, there: Sequence[str], values: Sequence[float]) -> list[float]:
+    """Return the alignments of those who were there, by the votes that count as much as `values`
+    say; all take one step in a round.
+    """
+    sent = [world.upload(name, t) for name in there]
+    steps = [torch.from_numpy(u.update) for u in sent]  # type: ignore[arg-type]
+    wishes = [torch.from_numpy(u.gradient) for u in sent]  # type: ignore[arg-type]
+    return naive.peer_alignments(steps, wishes, values, naive.reaches(steps, [1.0] * len(sent)))
+
+
 def test_an_absent_agent_keeps_its_running_alignment_and_goes_on_from_it() -> None:
-    world = new_world(away({ME: {2}}), alignment_against="peers", alignment_rate=0.25)
+    world = new_world(away({ME: {2}}), alignment_rate=0.25)
     found = []
     for _ in range(3):
         world.drive(rounds=1)
-        found.append(world.position().server.alignment)
-    first, second, third = found
+        found.append(world.position().server)
+    first, second, third = (server.alignment for server in found)
     assert first.isfinite().all()
     assert first[3] == second[3] != third[3]
     for t, before, after, there in ((2, first, second, OTHERS), (3, second, third, NAMES)):
-        sent = [world.upload(name, t) for name in there]
-        votes = naive.peer_alignments(
-            [torch.from_numpy(u.update) for u in sent],  # type: ignore[arg-type]
-            [torch.from_numpy(u.gradient) for u in sent],  # type: ignore[arg-type]
-        )
-        for k, phi in enumerate(votes):
+        values = found[t - 2].value[: len(there)].tolist()
+        for k, phi in enumerate(voted(world, t, there, values)):
             assert float(after[k]) == pytest.approx(0.75 * float(before[k]) + 0.25 * phi)
 
 
 def test_who_was_away_in_the_first_round_has_no_alignment_yet() -> None:
-    world = new_world(away({ME: {1}}), alignment_against="peers")
+    world = new_world(away({ME: {1}}))
     world.drive(rounds=1)
-    assert world.position().server.alignment.isnan().tolist() == [False, False, False, True]
+    server = world.position().server
+    assert server.alignment.isnan().tolist() == [False, False, False, True]
     world.drive(rounds=1)
-    (mine,) = (world.upload(ME, 2),)
-    others = [world.upload(name, 2) for name in OTHERS]
-    steps = [torch.from_numpy(u.update) for u in (mine, *others)]  # type: ignore[arg-type]
-    wishes = [torch.from_numpy(u.gradient) for u in (mine, *others)]  # type: ignore[arg-type]
-    phi = naive.peer_alignments(steps, wishes)[0]
+    phi = voted(world, 2, NAMES, server.value.tolist())[3]
     assert float(world.position().server.alignment[3]) == pytest.approx(phi)
 
 

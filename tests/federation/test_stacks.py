@@ -60,7 +60,7 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "size weights and smoothed values": {"aggregation": "size", "value_update": "ema"},
     "everything for the positive": {"beta": "inf"},
     "votes of gradients": {"alignment_of": "gradient", "alignment_rate": 0.5},
-    "votes by value": {"alignment_against": "peers-by-value", "value_rate": 0.5},
+    "votes that count alike": {"alignment_against": "peers", "value_rate": 0.5},
     "alignment with all": {"alignment_against": "all", "alignment_rate": 1.0},
     "value weights": {"aggregation": "value", "aggregate_length": "mean"},
     "the plain sum as evidence": {"evidence": "sum", "corroboration": 3, "chance": False},
