@@ -7,8 +7,8 @@ import torch
 from oracles import naive
 from worlds import CPU, small_graphs, to_pyg
 
-from motifair.evaluation.accuracy import accuracy
-from motifair.graphs.batch import collate, make_shard
+from motifair.evaluation.accuracy import accuracy, one_class, predictions, share_correct
+from motifair.graphs.batch import Batch, collate, make_shard
 from motifair.graphs.features import fit_features
 from motifair.models import GIN
 
@@ -34,6 +34,10 @@ def test_each_agent_is_measured_on_its_own_graphs_by_its_own_model() -> None:
     assert len(set(expected)) > 1
 
 
+def mixed(batch: Batch, own: torch.Tensor, share: float) -> torch.Tensor:
+    return share_correct(predictions(MODEL, WEIGHTS, batch, own, share), batch)
+
+
 def test_an_agent_with_a_model_of_its_own_is_measured_on_the_mixture() -> None:
     shards = [make_shard(GRAPHS.select(part), FEATURES) for part in PARTS]
     batch = collate(shards, CPU, torch.float64)
@@ -48,9 +52,9 @@ def test_an_agent_with_a_model_of_its_own_is_measured_on_the_mixture() -> None:
                 for weight, r in ((1 - share, row), (share, beside))
             ]
             expected.append(naive.mixed_accuracy(pair, state, to_pyg(GRAPHS, part)))
-        assert accuracy(MODEL, WEIGHTS, batch, own, share).tolist() == expected
+        assert mixed(batch, own, share).tolist() == expected
         seen.add(tuple(expected))
-    assert found(PARTS).tolist() == accuracy(MODEL, WEIGHTS, batch, own, 0.0).tolist()
+    assert found(PARTS).tolist() == mixed(batch, own, 0.0).tolist()
     assert len(seen) > 1
 
 
@@ -65,6 +69,15 @@ def test_padding_counts_neither_as_right_nor_as_wrong() -> None:
         measured = accuracy(MODEL, constant, collate(shards, CPU, torch.float64))
         expected = [float((GRAPHS.target[part] == answer).mean()) for part in PARTS]
         assert np.allclose(measured, expected, rtol=0, atol=1e-12)
+
+
+def test_who_predicts_one_class_is_told_whatever_the_padding_says() -> None:
+    shards = [make_shard(GRAPHS.select(part), FEATURES) for part in PARTS]
+    batch = collate(shards, CPU, torch.float64)
+    predicted = torch.ones_like(batch.target)
+    predicted[1, len(PARTS[1]) :] = 0  # nothing but padding
+    predicted[2, 1] = 0
+    assert one_class(predicted, batch).tolist() == [True, True, False]
 
 
 def test_the_accuracy_of_an_agent_without_graphs_is_undefined() -> None:

@@ -21,6 +21,7 @@ from motifair.experiments.plan import Plan, alone, make_plan, split_data
 from motifair.experiments.result import Result, load_result
 from motifair.experiments.run import execute
 from motifair.federation import callbacks
+from motifair.federation.agents import own_seed
 from motifair.federation.callbacks import Callback, Pace
 from motifair.federation.history import History
 from motifair.federation.loop import Stopped
@@ -31,7 +32,7 @@ PLENTY = 2**33
 OPTIONS = {
     "rounds": 4, "agents": 3, "hidden": 8, "layers": 2, "splits": 3, "eval_every": 2,
 }  # fmt: skip
-EXACT = ("accuracy", "kept", "uploaded", "downloaded", "snapshot")
+EXACT = ("accuracy", "one_class", "kept", "uploaded", "downloaded", "snapshot")
 
 
 def quick(dataset: Any = "planted", *, memory: int = PLENTY, **options: Any) -> Plan:
@@ -94,7 +95,7 @@ def assert_same(ours: Result, theirs: Result, close: float = 1e-5) -> None:
     for a, b in zip(ours.splits, theirs.splits, strict=True):
         assert (a.seed, a.names, a.roles, a.graphs) == (b.seed, b.names, b.roles, b.graphs)
         assert np.array_equal(a.alone, b.alone)
-        assert np.array_equal(a.retest, b.retest)
+        assert np.array_equal(a.alone_again, b.alone_again)
         assert np.array_equal(a.history.global_accuracy, b.history.global_accuracy, equal_nan=True)
         for column, values in b.history.columns.items():
             within = 0.0 if column in EXACT else close
@@ -145,20 +146,20 @@ def test_a_fixed_split_varies_training_only_also_side_by_side() -> None:
     assert not np.isclose(first["loss"], second["loss"]).any()
 
 
-def test_a_method_that_is_a_baseline_runs_once_also_side_by_side() -> None:
+def test_training_alone_as_a_method_is_a_third_training_also_side_by_side() -> None:
     plan = quick(method="self-train", splits=2, rounds=2)
     heard = Heard()
     assert_same(execute(plan, progress=heard), execute(replace(plan, memory=0)))
-    assert heard.stacks == [4]
+    assert heard.stacks == [4, 2]
 
 
 def test_a_single_split_has_its_baselines_side_by_side_each_with_its_own_seed() -> None:
     plan = quick(splits=1, rounds=2)
     groups = list(jobs_module._groups(plan, list_jobs(plan, None, None), {0: split_data(plan, 0)}))
     assert [len(g.jobs) for g in groups] == [2, 1]
-    first, again = groups[0].members
-    assert first.seed == groups[1].members[0].seed == plan.config.seed
-    assert again.seed != first.seed
+    seeds = [m.seed for group in groups for m in group.members]
+    assert seeds[-1] == plan.config.seed
+    assert len({*seeds, own_seed(plan.config.seed)}) == 4  # nobody shares random bits
     assert_same(execute(plan), execute(replace(plan, memory=0)))
 
 
@@ -199,7 +200,7 @@ def test_a_stack_that_was_stopped_goes_on_as_if_it_had_not_been(
     assert len(heard.ended) == 9 - len(heard.skipped)
     for number in range(3):
         if rounds < 4:
-            assert heard.rounds[number, "self-train"] == [4]
+            assert heard.rounds[number, "alone"] == [4]
         assert heard.rounds[number, "method"] == ([1, 2, 3, 4] if rounds < 4 else [3, 4])
     assert_same(load_result(out), result, close=1e-12)
 
@@ -224,15 +225,15 @@ def test_jobs_at_different_rounds_go_apart_and_all_finish(tmp_path: Path) -> Non
         execute(plan, out, stop=after(3 + 2))
     # One method job begins anew, and one baseline too.
     (out / "checkpoint" / "split-001-method.safetensors").unlink()
-    (out / "checkpoint" / "split-002-retest.safetensors").unlink()
+    (out / "checkpoint" / "split-002-alone-again.safetensors").unlink()
     heard = Heard()
     assert_same(execute(plan, out, progress=heard), whole())
     assert heard.stacks == [2]  # the methods of splits 0 and 2
-    assert set(heard.begun) == {(2, "retest"), (0, "method"), (1, "method"), (2, "method")}
+    assert set(heard.begun) == {(2, "alone-again"), (0, "method"), (1, "method"), (2, "method")}
     assert sorted(heard.ended) == sorted(heard.begun)
     assert heard.rounds[0, "method"] == [3, 4]
     assert heard.rounds[1, "method"] == [1, 2, 3, 4]
-    assert heard.rounds[2, "retest"] == [1, 2, 3, 4]
+    assert heard.rounds[2, "alone-again"] == [1, 2, 3, 4]
 
 
 def test_a_run_begun_one_after_another_goes_on_side_by_side_and_back(tmp_path: Path) -> None:
@@ -253,14 +254,14 @@ def test_a_run_begun_one_after_another_goes_on_side_by_side_and_back(tmp_path: P
     heard = Heard()
     assert_same(execute(single, out, progress=heard), whole(memory=0))
     assert heard.stacks == []
-    assert heard.rounds[0, "self-train"] == [3, 4]
+    assert heard.rounds[0, "alone"] == [3, 4]
 
 
 def test_a_broken_file_is_refused_before_the_other_jobs_go_on(tmp_path: Path) -> None:
     plan, out = quick(splits=2), tmp_path / "run"
     with pytest.raises(Stopped):
         execute(plan, out, stop=after(1))
-    path = out / "checkpoint" / "split-001-retest.safetensors"
+    path = out / "checkpoint" / "split-001-alone-again.safetensors"
     path.write_bytes(path.read_bytes()[:-50])
     heard = Heard()
     with pytest.raises(MotifairError, match="delete it"):
@@ -300,7 +301,7 @@ def test_a_stack_that_was_killed_while_it_wrote_its_files_ends_the_same(
 ) -> None:
     monkeypatch.setattr(Pace, "SHARE", 1e9)  # a file in every round
     plan, out = quick(), tmp_path / "run"
-    for part, round in (("self-train", 2), ("method", 3)):
+    for part, round in (("alone", 2), ("method", 3)):
         with pytest.raises(Killed):
             execute(plan, out, progress=KillingOne((1, part), round))
     heard = Heard()
@@ -479,8 +480,8 @@ def test_each_job_hears_its_own_accuracy() -> None:
 
     result = execute(plan, progress=Ends())
     for k, split in enumerate(result.splits):
-        assert np.array_equal(seen[k, "self-train"], split.alone)
-        assert np.array_equal(seen[k, "retest"], split.retest)
+        assert np.array_equal(seen[k, "alone"], split.alone)
+        assert np.array_equal(seen[k, "alone-again"], split.alone_again)
         assert np.array_equal(seen[k, "method"], split.history.columns["accuracy"][-1])
 
 

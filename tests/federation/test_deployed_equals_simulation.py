@@ -14,6 +14,7 @@ import torch
 from deployed import NAMES, SEEDS, World, graphs_of, terms_of
 from worlds import CPU
 
+from motifair.federation.agents import own_seed
 from motifair.federation.coordinator import Coordinator
 from motifair.federation.drive import Drive
 from motifair.federation.members import prepare
@@ -92,10 +93,10 @@ def simulated(name: str, rows: int | None = None) -> tuple[Simulation, list[Simu
         terms.config, members, device=CPU, rows=rows, dtype=torch.float32, threads=1
     )
     # Every member has a secret of its own, and so its own stream of random bits.
-    keys = torch.cat([stream_keys(SEEDS[n], [n], CPU) for n in NAMES])
-    simulation.agents.keys = keys
+    simulation.agents.keys = torch.cat([stream_keys(SEEDS[n], [n], CPU) for n in NAMES])
     if simulation.agents.alone is not None:
-        simulation.agents.alone.keys = keys
+        own_keys = [stream_keys(own_seed(SEEDS[n]), [n], CPU) for n in NAMES]
+        simulation.agents.alone.keys = torch.cat(own_keys)
 
     def rounds() -> Iterator[Simulated]:
         state = simulation.start()
@@ -184,7 +185,7 @@ def test_models_and_accuracies_at_the_end_are_those_of_a_simulation(name: str) -
             assert torch.equal(ours[part], tensor), part
         assert (state.own is not None) == (simulation.method.own_weight > 0)
     assert torch.equal(world.position().server.weights, last.state.server.weights)
-    accuracy = simulation.agents.accuracy(last.state.agents)
+    accuracy, _ = simulation.agents.evaluate(last.state.agents)
     found = read_json(world.folder / "run" / "result.json")["accuracy"]
     assert found == dict(zip(NAMES, accuracy.tolist(), strict=True))
 

@@ -96,7 +96,8 @@ def test_adoption_mixes_own_step_and_reward_and_leaves_the_unrewarded_alone() ->
         config, prepare(config, small_split(config), seed=0), device=CPU, dtype=torch.float64
     )
     agents, shared = simulation.agents, simulation.agents.shared
-    before = agents.start(simulation.initial.expand(len(simulation.members[0].train), -1))
+    rows = simulation.initial.expand(len(simulation.members[0].train), -1)
+    before = agents.start(rows, rows)
     trained, uploads = agents.train(
         before, 1, *simulation.server.for_agents(simulation.start().server)
     )

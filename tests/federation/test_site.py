@@ -171,7 +171,7 @@ def test_the_model_at_the_end_is_the_one_whose_accuracy_was_told() -> None:
     assert found.own is not None
     assert torch.equal(state.own.weights, found.own.weights)
     told = opened(world.answers[ME, 5]).accuracy
-    assert told == float(world.site(ME).agents.accuracy(state)[0])
+    assert told == float(world.site(ME).agents.evaluate(state)[0])
 
 
 def test_runs_do_not_mix(site: Site) -> None:

@@ -500,8 +500,10 @@ def test_stacks_of_similar_size_compute_what_single_rows_compute() -> None:
     plain = run(config, members)
     arranged = Simulation(config, members, device=CPU, dtype=torch.float64)
     agents = arranged.agents
+    assert agents.alone is not None
     arranged.agents = type(agents)(
         agents.keys,
+        agents.alone.keys,
         [s for m in members for s in m.train],
         [s for m in members for s in m.test],
         arranged.method,

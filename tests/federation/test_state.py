@@ -84,9 +84,9 @@ def test_a_state_of_an_earlier_format_is_refused(tmp_path: Path) -> None:
     save_state(path, states[-1], history, ABOUT, final=False)
     with safe_open(path, "pt") as file:
         about = file.metadata()
-    assert about["format"] == "motifair-state-2"
-    save_file(load_file(path), path, {**about, "format": "motifair-state-1"})
-    with pytest.raises(MotifairError, match="another configuration"):
+    assert about["format"] == "motifair-state-3"
+    save_file(load_file(path), path, {**about, "format": "motifair-state-2"})
+    with pytest.raises(MotifairError, match="another version of motifair"):
         load_history(path, ABOUT)
 
 

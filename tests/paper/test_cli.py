@@ -29,7 +29,7 @@ from motifair.cli import main
 from motifair.paper import registry, table2
 for name in registry.choose_studies("all"):
     registry.load_study(name)
-table2.METHODS, table2.RIVALS = ("fedavg", "motifair"), ("fedavg",)
+table2.METHODS = ("fedavg", "motifair")
 main()
 """
 

@@ -179,8 +179,8 @@ def test_harm_compares_with_everyone(found: Finding, out: Path) -> None:
     assert harm.loc["low", "with everyone"] == pytest.approx(final.mean())
     gap = harm["with everyone"] - harm["without the tier"]
     np.testing.assert_allclose(harm["difference"], gap, atol=1e-12)
-    alone = agents[agents.role == "high"].groupby("split")["self_train"].mean().mean()
-    assert harm.loc["high", "self_train"] == pytest.approx(alone)
+    alone = agents[agents.role == "high"].groupby("split")["alone"].mean().mean()
+    assert harm.loc["high", "alone"] == pytest.approx(alone)
 
 
 def test_stacks_find_what_single_federations_find_and_finished_ones_are_kept(

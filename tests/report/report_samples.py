@@ -29,6 +29,7 @@ def made_up_split(names: Sequence[str], rounds: int, seed: int = 0) -> SplitResu
     history.columns["payoff"] = history.columns["value"]
     history.columns["compensation"] = np.abs(history.columns["compensation"]) * 0.01
     history.columns["kept"] = rng.integers(0, 1000, shape).astype(float)
+    history.columns["one_class"] = np.zeros(shape)
     evaluated = np.arange(1, rounds + 1) % 10 == 0
     evaluated[-1] = True
     for column in ("accuracy", "contribution"):
@@ -43,8 +44,10 @@ def made_up_split(names: Sequence[str], rounds: int, seed: int = 0) -> SplitResu
         names=tuple(names),
         roles=(),
         graphs=tuple(range(10, 10 + len(names))),
+        test_graphs=(20,) * len(names),
         alone=alone,
-        retest=again,
+        alone_again=again,
+        alone_one_class=np.zeros(len(names)),
         history=history,
     )
 

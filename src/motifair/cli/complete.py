@@ -19,7 +19,7 @@ METHODS = (
     "self-train", "fedavg", "fedprox", "fedsage", "gcfl", "gcfl+", "fedstar", "dw", "eu", "cffl",
     "cffl-lyu", "cgsv", "motifair", "motifair-alignment", "motifair-diversity",
     "motifair-allocation", "motifair-aggregation", "motifair-prototypes", "fedavg-own",
-    "random-rewards",
+    "fedavg-own-stretched", "random-rewards",
 )  # fmt: skip
 DATASETS = ("planted", "twitter-like", "PROTEINS", "DD", "IMDB-BINARY", "MUTAG", "DBLP_v1")
 STUDIES = (

@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from motifair.experiments.jobs import PARTS
+from motifair.experiments.jobs import ALONE
 from motifair.experiments.plan import Plan
 from motifair.federation.callbacks import Callback
 from motifair.federation.history import History
 from motifair.federation.state import FederationState
 
 SECONDS_BETWEEN_LINES = 10.0
-WORDS = {"self-train": "alone", "retest": "alone again"}
+WORDS = {"alone": "alone", "alone-again": "alone again"}
 
 
 class RunProgress:
@@ -25,8 +25,7 @@ class RunProgress:
 
     def __init__(self, plans: Sequence[Plan], console: Console, *, transient: bool = False) -> None:
         self.plan, self.console = plans[0], console
-        # Trainings alone serve all methods, and are all there is of self-train.
-        parts = len(PARTS) - 1 + sum(p.config.method != "self-train" for p in plans)
+        parts = len(ALONE) + len(plans)  # trainings alone serve all methods
         self.total = self.plan.config.rounds * self.plan.config.splits * parts
         self.counted: set[str] = set()
         self.done = 0

@@ -15,21 +15,37 @@ def probabilities(model: Model, weights: Tensor, batch: Batch) -> Tensor:
     return model.classify(weights, model.embed(weights, batch)).exp()
 
 
-def accuracy(
+def predictions(
     model: Model,
     weights: Tensor,
     batch: Batch,
     own: Tensor | None = None,
     own_weight: float = 0.0,
 ) -> Tensor:
-    """Return each agent's accuracy on its own graphs, `(R, D) -> (R,)`.
+    """Return the predicted class of every graph, `(R, D) -> (R, G)`.
 
-    Where agents have models of their `own` beside, probabilities are mixed: (1 − η)·p + η·p_own.
+    With own models, probabilities are mixed: (1 − η)·p + η·p_own.
     """
     found = probabilities(model, weights, batch)
     if own is not None:
         found = torch.lerp(found, probabilities(model, own, batch), own_weight)
-    predicted = found.argmax(dim=-1)
+    return found.argmax(dim=-1)
+
+
+def accuracy(model: Model, weights: Tensor, batch: Batch) -> Tensor:
+    """Return each agent's accuracy on its own graphs, `(R, D) -> (R,)`."""
+    return share_correct(predictions(model, weights, batch), batch)
+
+
+def share_correct(predicted: Tensor, batch: Batch) -> Tensor:
+    """Return the share of its graphs that each row predicts correctly, `(R, G) -> (R,)`."""
     real = batch.graph_weight > 0
     correct = ((predicted == batch.target) & real).sum(dim=1)
     return correct.double() / real.sum(dim=1)
+
+
+def one_class(predicted: Tensor, batch: Batch) -> Tensor:
+    """Return which rows predict the same class for all their graphs, `(R, G) -> (R,)`."""
+    first = predicted[:, :1]  # padding comes last
+    same: Tensor = ((predicted == first) | (batch.graph_weight == 0)).all(dim=1)
+    return same

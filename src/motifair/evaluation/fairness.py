@@ -9,6 +9,8 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 SMALLEST_VARIANCE = 1e-12
+LOSS = 0.05  # an agent whose accuracy falls by more has lost by federating
+ROUNDING = 1e-9  # 0.70 − 0.75 is a little less than −0.05 in floating point
 
 
 def fairness(alone: ArrayLike, federated: ArrayLike) -> float:
@@ -35,6 +37,16 @@ def rank_fairness(alone: ArrayLike, federated: ArrayLike) -> float:
     1.0
     """
     return fairness(_ranks(alone), _ranks(federated))
+
+
+def worse_off(alone: ArrayLike, federated: ArrayLike) -> float:
+    """Return the share of agents whose accuracy is more than `LOSS` below training alone.
+
+    >>> worse_off([0.75, 0.8], [0.7, 0.7])
+    0.5
+    """
+    gain = np.asarray(federated, dtype=float) - np.asarray(alone, dtype=float)
+    return float((gain < -LOSS - ROUNDING).mean())
 
 
 def gini(payoffs: ArrayLike) -> float:

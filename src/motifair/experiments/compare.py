@@ -25,8 +25,8 @@ from motifair.methods import MECHANISM_OPTIONS, Method, all_methods, find_method
 
 COMPARED = ("personalised_accuracy", "global_accuracy", "fairness")
 BESIDE = (
-    "gain", "worst_gain", "rank_fairness", "payoff_gini", "payoff_jain", "value_payoff",
-    "contribution_payoff", "uploaded", "downloaded",
+    "gain", "worst_gain", "worse_off", "rank_fairness", "payoff_gini", "payoff_jain",
+    "value_payoff", "contribution_payoff", "uploaded", "downloaded",
 )  # fmt: skip
 
 

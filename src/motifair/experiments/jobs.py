@@ -1,8 +1,9 @@
 """The trainings a run is made of, and how many of them go side by side.
 
-On each split a run trains agents alone, alone once more, and by the method. Each of these is a job
-with a file of its own, so that it can go on after an interruption whatever the others did. On a
-CPU jobs go one after another; on a GPU as many at once as its memory holds.
+On each split a run trains agents alone, alone again, and by the method, each with its own seed:
+results are compared with trainings that share no random bit with them. Each of these is a job with
+a file of its own, so that it can be resumed whatever the others did. On a CPU jobs run one after
+another; on a GPU as many at once as its memory holds.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from motifair.graphs.split import Split
 from motifair.learning.randomness import derive_seed
 from motifair.methods import make_method
 
-PARTS = ("self-train", "retest", "method")
+ALONE = ("alone", "alone-again")
+PARTS = (*ALONE, "method")
 
 
 class Progress(Protocol):
@@ -61,14 +63,8 @@ class Finished:
     history: History
 
 
-def method_part(config: Config) -> str:
-    """Return the part that is the method's own: a method that is a baseline is no job more."""
-    return "self-train" if config.method == "self-train" else "method"
-
-
 def list_jobs(plan: Plan, out: Path | None, baselines: Path | None) -> list[Job]:
-    """List the jobs of a run; a method that is a baseline is no job of its own."""
-    parts = PARTS[:2] if plan.config.method == "self-train" else PARTS
+    """List the jobs of a run."""
 
     def path(number: int, part: str) -> Path | None:
         folder = out if part == "method" else baselines
@@ -76,7 +72,7 @@ def list_jobs(plan: Plan, out: Path | None, baselines: Path | None) -> list[Job]
             return None
         return folder / "checkpoint" / f"split-{number:03d}-{part}.safetensors"
 
-    return [Job(k, part, path(k, part)) for k in range(plan.config.splits) for part in parts]
+    return [Job(k, part, path(k, part)) for k in range(plan.config.splits) for part in PARTS]
 
 
 def run_jobs(
@@ -193,7 +189,7 @@ def _run_group(
         if job.path is not None:
             about = plan.about(_seed(plan, job), job.part)
             calls.append(Checkpoint(job.path, about, pace))
-        if hears and job.part == method_part(plan.config):
+        if hears and job.part == "method":
             calls.extend(hears[job.number])
     with closing(simulation):
         run_rounds(
@@ -241,7 +237,7 @@ def _seed(plan: Plan, job: Job) -> int:
 
 def _members(plan: Plan, job: Job, split: Split) -> Members:
     seed = _seed(plan, job)
-    training_seed = derive_seed(seed, "retest") if job.part == "retest" else seed
+    training_seed = derive_seed(seed, job.part) if job.part in ALONE else seed
     return prepare(_config(plan, job), split, seed=training_seed)
 
 

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 MOST_ROWS = 30
 AGENT_COLUMNS = {
     "graphs": "graphs", "value": "value", "aligned": "mean_alignment", "diverse": "diversity",
-    "payoff": "payoff", "late": "compensation", "alone": "self_train", "federated": "accuracy",
+    "payoff": "payoff", "late": "compensation", "alone": "alone", "federated": "accuracy",
     "gain": "gain",
 }  # fmt: skip
 SPLIT_COLUMNS = {
-    "accuracy": "personalised_accuracy", "alone": "self_train_accuracy", "gain": "gain",
+    "accuracy": "personalised_accuracy", "alone": "alone_accuracy", "gain": "gain",
     "worst": "worst_gain", "global": "global_accuracy", "fairness": "fairness",
     "retest": "fairness_retest",
 }  # fmt: skip

@@ -20,28 +20,36 @@ from motifair.evaluation.fairness import (
     gini,
     jain,
     rank_fairness,
+    worse_off,
 )
 from motifair.evaluation.statistics import mean_interval
+from motifair.experiments.caveats import fairness_caveats
 from motifair.federation.history import History
 from motifair.files import read_json, write_atomic, write_json
 
 METRICS = (
-    "personalised_accuracy", "global_accuracy", "fairness", "gain", "worst_gain",
-    "self_train_accuracy", "fairness_retest", "rank_fairness", "payoff_gini", "payoff_jain",
+    "personalised_accuracy", "global_accuracy", "fairness", "gain", "worst_gain", "worse_off",
+    "alone_accuracy", "fairness_retest", "rank_fairness", "payoff_gini", "payoff_jain",
     "value_payoff", "contribution_payoff", "uploaded", "downloaded",
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class SplitResult:
-    """One data split: what agents reach alone (twice) and together, and what they are paid."""
+    """One data split: what agents reach alone (twice) and together, and what they are paid.
+
+    The two trainings alone share their graphs with the method's, and no random bit with it or
+    with each other. Fairness, gain and who is worse off are measured against the first.
+    """
 
     seed: int
     names: tuple[str, ...]
     roles: tuple[str, ...]
     graphs: tuple[int, ...]
+    test_graphs: tuple[int, ...]
     alone: np.ndarray
-    retest: np.ndarray
+    alone_again: np.ndarray
+    alone_one_class: np.ndarray
     history: History
     best_on_test: bool = False
 
@@ -59,6 +67,12 @@ class SplitResult:
         best: np.ndarray = np.fmax.reduce(np.vstack([snapshots, final]))
         return best
 
+    @property
+    def one_class(self) -> np.ndarray:
+        """Which agents predict the same class for all their test graphs after the last round."""
+        found: np.ndarray = self.history.columns["one_class"][-1]
+        return found
+
     def metrics(self) -> dict[str, float]:
         """Return the numbers of this split, named as in `METRICS`."""
         gain = self.accuracy - self.alone
@@ -69,8 +83,9 @@ class SplitResult:
             "fairness": fairness(self.alone, self.accuracy),
             "gain": float(gain.mean()),
             "worst_gain": float(gain.min()),
-            "self_train_accuracy": float(self.alone.mean()),
-            "fairness_retest": fairness(self.alone, self.retest),
+            "worse_off": worse_off(self.alone, self.accuracy),
+            "alone_accuracy": float(self.alone.mean()),
+            "fairness_retest": fairness(self.alone, self.alone_again),
             "rank_fairness": rank_fairness(self.alone, self.accuracy),
             "payoff_gini": gini(payoff),
             "payoff_jain": jain(payoff),
@@ -98,6 +113,7 @@ class SplitResult:
             {
                 **frame,
                 "graphs": self.graphs,
+                "test_graphs": self.test_graphs,
                 "value": columns["value"][-1],
                 "mean_alignment": columns["alignment"].mean(axis=0),
                 "diversity": columns["diversity"][-1],
@@ -108,9 +124,11 @@ class SplitResult:
                 "downloaded": columns["downloaded"].mean(axis=0),
                 "contribution": known_mean(columns["contribution"]),
                 "accuracy": self.accuracy,
-                "self_train": self.alone,
-                "self_train_again": self.retest,
+                "alone": self.alone,
+                "alone_again": self.alone_again,
                 "gain": self.accuracy - self.alone,
+                "one_class": self.one_class,
+                "alone_one_class": self.alone_one_class,
             }
         )
 
@@ -152,6 +170,11 @@ class Result:
         return sum(math.isnan(v) for v in self._values()["fairness"])
 
     @property
+    def caveats(self) -> tuple[str, ...]:
+        """Sentences that say why the fairness means little here, if it does."""
+        return fairness_caveats(self)
+
+    @property
     def history(self) -> pd.DataFrame:
         """One row for each split, round and agent."""
         frames = [s.history.to_frame().assign(split=k) for k, s in enumerate(self.splits)]
@@ -175,6 +198,7 @@ class Result:
             "fairness_retest": self.mean["fairness_retest"],
             "fairness_bound": self.fairness_bound,
             "fairness_undefined": self.fairness_undefined,
+            "caveats": list(self.caveats),
             "seconds": round(self.seconds, 3),
             **self.environment,
         }
@@ -196,12 +220,13 @@ class Result:
             f"{c.method} on {c.dataset}: {len(self.splits[0].names)} agents, {c.rounds} rounds, "
             f"{splits} from seed {c.seed}",
             f"  personalised accuracy  {cell('personalised_accuracy')}"
-            f"   (alone {mean['self_train_accuracy']:.3f}, gain {mean['gain']:+.3f}, "
-            f"worst agent {mean['worst_gain']:+.3f})",
+            f"   (alone {mean['alone_accuracy']:.3f}, gain {mean['gain']:+.3f}, "
+            f"worst agent {mean['worst_gain']:+.3f}, worse off {mean['worse_off']:.0%})",
             f"  global accuracy        {cell('global_accuracy')}",
             f"  fairness               {cell('fairness')}   (retest "
             f"{mean['fairness_retest']:.3f}, bound {self.fairness_bound:.3f})"
             + (f"  undefined in {undefined} of {splits}" if undefined else ""),
+            *(f"  caution: {sentence}" for sentence in self.caveats),
         ]
         return "\n".join(lines)
 
@@ -233,7 +258,7 @@ def _possible(metric: str, interval: tuple[float, float]) -> tuple[float, float]
     """Cut an interval where the metric ends."""
     if metric in ("uploaded", "downloaded"):
         return interval
-    least = 0.0 if metric.endswith("accuracy") else -1.0
+    least = 0.0 if metric.endswith("accuracy") or metric == "worse_off" else -1.0
     low, high = np.clip(interval, least, 1.0)
     return float(low), float(high)
 
@@ -283,8 +308,10 @@ def _read_split(
         names=tuple(names),
         roles=tuple(agents["role"]) if "role" in agents else (),
         graphs=tuple(int(g) for g in agents["graphs"]),
-        alone=agents["self_train"].to_numpy(dtype=float),
-        retest=agents["self_train_again"].to_numpy(dtype=float),
+        test_graphs=tuple(int(g) for g in agents["test_graphs"]),
+        alone=agents["alone"].to_numpy(dtype=float),
+        alone_again=agents["alone_again"].to_numpy(dtype=float),
+        alone_one_class=agents["alone_one_class"].to_numpy(dtype=float),
         history=history,
         best_on_test=config.report == "best_on_test",
     )

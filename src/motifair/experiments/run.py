@@ -15,7 +15,7 @@ import torch
 
 from motifair.config import Config
 from motifair.errors import MotifairError
-from motifair.experiments.jobs import Finished, Progress, list_jobs, method_part, run_jobs
+from motifair.experiments.jobs import Finished, Progress, list_jobs, run_jobs
 from motifair.experiments.plan import Plan, make_plan
 from motifair.experiments.result import Result, SplitResult, load_result
 from motifair.federation.callbacks import Callback
@@ -100,21 +100,17 @@ def _told(result: Result, hears: Sequence[Sequence[Callback]]) -> Result:
 
 
 def _split_result(plan: Plan, number: int, found: dict[tuple[int, str], Finished]) -> SplitResult:
-    """Put together what was found on one split; a method that is a baseline ran once."""
-    alone = plan.config.method == "self-train"
-    method = found[number, method_part(plan.config)]
-    first = found[number, "self-train"].history.columns["accuracy"][-1]
-    again = found[number, "retest"].history.columns["accuracy"][-1]
-    # Training alone is compared with training alone again: its fairness is the reliability.
-    if alone:
-        first, again = again, first
+    """Put together what was found on one split."""
+    method, alone, again = (found[number, part] for part in ("method", "alone", "alone-again"))
     return SplitResult(
         seed=plan.config.seed + number,
         names=method.split.names,
         roles=method.split.roles,
         graphs=tuple(len(t) for t in method.split.partition.train),
-        alone=first,
-        retest=again,
+        test_graphs=tuple(len(t) for t in method.split.partition.test),
+        alone=alone.history.columns["accuracy"][-1],
+        alone_again=again.history.columns["accuracy"][-1],
+        alone_one_class=alone.history.columns["one_class"][-1],
         history=method.history,
         best_on_test=plan.config.report == "best_on_test",
     )

@@ -28,8 +28,7 @@ def export_run(run_dir: Path, out: Path) -> list[Path]:
     Split k goes to `out/split-00k`, there agents to `agents/NAME` and the server to `server`.
     """
     plan = read_plan(run_dir)
-    part = "self-train" if plan.config.method == "self-train" else "method"
-    jobs = [job for job in list_jobs(plan, run_dir, run_dir) if job.part == part]
+    jobs = [job for job in list_jobs(plan, run_dir, run_dir) if job.part == "method"]
     classes = _classes(plan)
     return [path for job in jobs for path in _export(plan, job, classes, out)]
 

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from motifair.config import Config
-from motifair.evaluation.accuracy import accuracy
+from motifair.evaluation.accuracy import one_class, predictions, share_correct
 from motifair.federation.protocol import Downloads, Uploads
 from motifair.federation.workers import Workers, portions, shared_rows
 from motifair.graphs.batch import Shard, collate
 from motifair.graphs.graph_set import ranges
 from motifair.learning.adam import Adam, Moments
 from motifair.learning.loader import Loader
-from motifair.learning.randomness import DropoutBits, fold
+from motifair.learning.randomness import DropoutBits, derive_seed, fold
 from motifair.learning.training import LocalTraining
 from motifair.methods import Method
 from motifair.methods.self_train import SelfTrain
@@ -95,6 +95,7 @@ class Agents:
     def __init__(
         self,
         keys: Tensor,
+        own_keys: Tensor,
         train: Sequence[Shard],
         test: Sequence[Shard],
         method: Method,
@@ -106,6 +107,9 @@ class Agents:
         federations: int,
         dtype: torch.dtype,
     ) -> None:
+        """`keys` and `own_keys` `(A,)` are what the random bits of an agent's federated and own
+        model come from.
+        """
         self.federations = federations
         self.keys, self.method, self.training = keys, method, training
         self.model = training.model
@@ -135,12 +139,12 @@ class Agents:
         # a few more, in case a worker is held up.
         sizes = [loader.full.nodes for loader in self.loaders]
         self.portions = portions(sizes, self.threads * (1 if len(stacks) < 100 else 8))
-        self.alone = self._alone() if method.own_weight else None
+        self.alone = self._alone(own_keys) if method.own_weight else None
 
-    def _alone(self) -> Agents:
-        """Return the same agents on the same graphs, training alone."""
+    def _alone(self, keys: Tensor) -> Agents:
+        """Return the same agents on the same graphs, training alone with other random bits."""
         found = copy(self)
-        found.alone, found.workers = None, None
+        found.alone, found.workers, found.keys = None, None, keys
         found.method = SelfTrain(self.method.config)
         found.shared = self.model.layout.shared(found.method.share)
         found.training = replace(self.training, terms=found.method.terms(found.shared))
@@ -151,10 +155,10 @@ class Agents:
         """Whether every agent trains on all its graphs at once, in every round."""
         return all(loader.stack is None for loader in self.loaders)
 
-    def start(self, rows: Tensor) -> AgentsState:
-        """Give agents their initial weights `(A, D)`."""
+    def start(self, rows: Tensor, own_rows: Tensor) -> AgentsState:
+        """Give agents the initial weights `(A, D)` of their federated and of their own models."""
         weights = rows.clone()
-        own = None if self.alone is None else self.alone.start(rows)
+        own = None if self.alone is None else self.alone.start(own_rows, own_rows)
         return AgentsState(weights, Moments.zero(weights), own)
 
     def train(
@@ -273,14 +277,18 @@ class Agents:
         rows = [state.weights[stack] for stack in self.stacks]
         return self._in_order([self._local(k, weights) for k, weights in enumerate(rows)])
 
-    def accuracy(self, state: AgentsState) -> Tensor:
-        """Return each agent's accuracy on its own test graphs, `(A,)`."""
-        found = []
+    def evaluate(self, state: AgentsState) -> tuple[Tensor, Tensor]:
+        """Return each agent's accuracy on its own test graphs, and whether it predicts one class
+        for all of them, `(A,)` each.
+        """
+        correct, constant = [], []
         for stack, test in zip(self.stacks, self.tests, strict=True):
             own = None if state.own is None else state.own.weights[stack]
-            weight = self.method.own_weight
-            found.append(accuracy(self.model, state.weights[stack], test, own, weight))
-        return self._rows(found)
+            weights, weight = state.weights[stack], self.method.own_weight
+            predicted = predictions(self.model, weights, test, own, weight)
+            correct.append(share_correct(predicted, test))
+            constant.append(one_class(predicted, test))
+        return self._rows(correct), self._rows(constant)
 
     @torch.no_grad()
     def _local(self, k: int, weights: Tensor) -> Tensor:
@@ -297,6 +305,15 @@ class Agents:
         """Put prototypes in the order of agents."""
         joined = torch.cat(list(parts))
         return joined if self.in_order else joined[self.entry_order]
+
+
+def own_seed(seed: int) -> int:
+    """Return the seed of the models that agents train alone in a federation with this seed.
+
+    It is neither the federation's nor that of a training alone that results are compared with:
+    accuracies that share random bits are alike for that reason alone.
+    """
+    return derive_seed(seed, "own")
 
 
 def local_training(

@@ -9,15 +9,15 @@ import pandas as pd
 
 COLUMNS = (
     "value", "alignment", "diversity", "kept", "payoff", "compensation", "update_norm", "loss",
-    "accuracy", "uploaded", "downloaded", "contribution", "shapley",
-    "snapshot",
+    "accuracy", "one_class", "uploaded", "downloaded", "contribution", "shapley", "snapshot",
 )  # fmt: skip
 
 
 class History:
     """A table `(rounds, agents)` for each of `COLUMNS`, and the server model's accuracy.
 
-    `uploaded` and `downloaded` are bytes; `snapshot` is the accuracy before a turning point of the
+    `one_class` is 1 where an agent predicts the same class for all its test graphs; `uploaded` and
+    `downloaded` are bytes; `snapshot` is the accuracy before a turning point of the
     method. Rounds not yet run, and what was not evaluated or measured, are NaN. `side_by_side` is
     how many federations were in the stack.
     """

@@ -89,9 +89,9 @@ class Notes:
 def _record_accuracy(
     simulation: Simulation, state: FederationState, histories: Sequence[History], round: int
 ) -> None:
-    local, server = simulation.evaluate(state)
+    local, constant, server = simulation.evaluate(state)
     for f, history in enumerate(histories):
-        history.record(round, {"accuracy": local[f]})
+        history.record(round, {"accuracy": local[f], "one_class": constant[f]})
         history.global_accuracy[round - 1] = server[f]
 
 

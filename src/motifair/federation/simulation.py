@@ -11,7 +11,13 @@ from torch import Tensor
 
 from motifair.config import Config
 from motifair.evaluation.accuracy import accuracy
-from motifair.federation.agents import Agents, AgentsState, local_training, similar_sizes
+from motifair.federation.agents import (
+    Agents,
+    AgentsState,
+    local_training,
+    own_seed,
+    similar_sizes,
+)
 from motifair.federation.history import History
 from motifair.federation.members import Members
 from motifair.federation.protocol import Uploads
@@ -48,7 +54,10 @@ class Simulation:
         self.method = make_method(config)
         self.model = self.members[0].model
         layout = self.model.layout
-        self.initial = torch.stack([layout.initial(m.seed, dtype) for m in self.members]).to(device)
+        self.initial, self.own_initial = (
+            torch.stack([layout.initial(s, dtype) for s in seeds]).to(device)
+            for seeds in ([m.seed for m in self.members], self._own_seeds())
+        )
         self.agents = self._agents(threads, rows, dtype)
         still = self.model.still_layers
         unseen = [m.global_test for m in self.members]
@@ -60,7 +69,10 @@ class Simulation:
     def start(self) -> FederationState:
         """Return the state before the first round, initial prototypes included."""
         count = self.agents_each
-        agents = self.agents.start(self.initial.repeat_interleave(count, dim=0))
+        agents = self.agents.start(
+            self.initial.repeat_interleave(count, dim=0),
+            self.own_initial.repeat_interleave(count, dim=0),
+        )
         shared = self.initial[:, self.agents.shared]
         server = self.server.start(shared[0] if self.single else shared)
         if self.method.uses_prototypes:
@@ -119,18 +131,21 @@ class Simulation:
             found.append(torch.where(left > 0, (reached - left) / left, torch.nan))
         return {"contribution": torch.stack(found, dim=1).view_as(exact), "shapley": exact}
 
-    def evaluate(self, state: FederationState) -> tuple[np.ndarray, np.ndarray]:
-        """Return each agent's accuracy on its own test set `(F, A)`, and the server model's on the
-        global one `(F,)`.
+    def evaluate(self, state: FederationState) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return each agent's accuracy on its own test set and whether it predicts one class for
+        all of it, `(F, A)` each, and the server model's accuracy on the global test set `(F,)`.
 
         Where only convolutions are shared, the server model is completed for this purpose by the
         mean of the agents' personal layers.
         """
-        local = self.agents.accuracy(state.agents).view(len(self.members), -1).cpu().numpy()
+        local, constant = (
+            found.view(len(self.members), -1).cpu().numpy()
+            for found in self.agents.evaluate(state.agents)
+        )
         if not self.method.global_model:
-            return local, np.full(len(self.members), np.nan)
+            return local, constant, np.full(len(self.members), np.nan)
         rows = self.global_weights(state)
-        return local, accuracy(self.model, rows, self.global_test).cpu().numpy()
+        return local, constant, accuracy(self.model, rows, self.global_test).cpu().numpy()
 
     def global_weights(self, state: FederationState) -> Tensor:
         """Return the servers' models as full rows `(F, D)`."""
@@ -158,7 +173,12 @@ class Simulation:
         self.agents.close()
 
     def _agents(self, threads: int, rows: int | None, dtype: torch.dtype) -> Agents:
-        keys = [stream_keys(m.seed, m.split.names, self.device) for m in self.members]
+        names = [m.split.names for m in self.members]
+        seeds = [m.seed for m in self.members]
+        keys, own_keys = (
+            torch.cat([stream_keys(s, n, self.device) for s, n in zip(each, names, strict=True)])
+            for each in (seeds, self._own_seeds())
+        )
         train = [s for m in self.members for s in m.train]
         if rows is None and self.device.type != "cpu":
             sizes = [len(s.kind) for s in train]
@@ -167,7 +187,8 @@ class Simulation:
             step = rows or 1
             stacks = [list(range(a, min(a + step, len(train)))) for a in range(0, len(train), step)]
         return Agents(
-            torch.cat(keys),
+            keys,
+            own_keys,
             train,
             [s for m in self.members for s in m.test],
             self.method,
@@ -178,6 +199,9 @@ class Simulation:
             federations=len(self.members),
             dtype=dtype,
         )
+
+    def _own_seeds(self) -> list[int]:
+        return [own_seed(m.seed) for m in self.members]
 
     def _server(self) -> Server:
         blocks = masked_blocks(self.method, self.model)

@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from motifair.errors import MotifairError
-from motifair.federation.agents import Agents, AgentsState, local_training
+from motifair.federation.agents import Agents, AgentsState, local_training, own_seed
 from motifair.federation.own import Own
 from motifair.federation.privacy import check_asked, noise_secret, reveal
 from motifair.federation.protocol import Downloads
@@ -76,6 +76,7 @@ class Site:
         self.method = make_method(terms.config)
         self.agents = Agents(
             stream_keys(seed, [name], CPU),
+            stream_keys(own_seed(seed), [name], CPU),
             [own.train],
             [own.test],
             self.method,
@@ -161,7 +162,7 @@ class Site:
 
     def _finish(self, download: Download) -> tuple[Upload, AgentsState, Tensor]:
         state = self._adopted(download)
-        accuracy = float(self.agents.accuracy(state)[0])
+        accuracy = float(self.agents.evaluate(state)[0])
         upload = replace(self._blank(download), accuracy=accuracy)
         return upload, state, state.weights[:, self.shared]
 
@@ -197,8 +198,12 @@ class Site:
         )
 
     def _start(self) -> AgentsState:
-        initial = self.own.model.layout.initial(self.terms.config.seed, torch.float32)
-        return self.agents.start(initial[None])
+        common = self.terms.config.seed
+        initial, own = (
+            self.own.model.layout.initial(seed, torch.float32)[None]
+            for seed in (common, own_seed(common))
+        )
+        return self.agents.start(initial, own)
 
     def _prototypes(self, state: AgentsState) -> Floats | None:
         if not self.method.uses_prototypes:

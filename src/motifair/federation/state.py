@@ -20,7 +20,7 @@ from motifair.federation.server import ServerState
 from motifair.files import write_atomic
 from motifair.learning.adam import Moments
 
-FORMAT = "motifair-state-2"
+FORMAT = "motifair-state-3"
 SERVER_TENSORS = tuple(f.name for f in fields(ServerState) if f.name not in ("round", "memory"))
 
 
@@ -80,7 +80,12 @@ def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def load_history(path: Path, about: Mapping[str, Any]) -> tuple[int, History]:
     """Read how far a saved state is and its history; refuse one of another run."""
     metadata, tensors = _read(path, "history.")
-    if metadata.get("format") != FORMAT or metadata["about"] != json.dumps(about, sort_keys=True):
+    if metadata.get("format") != FORMAT:
+        raise MotifairError(
+            f"{path} was written by another version of motifair; use another out folder, or delete "
+            "this one."
+        )
+    if metadata["about"] != json.dumps(about, sort_keys=True):
         raise MotifairError(
             f"{path} belongs to a run with another configuration; use another out folder, "
             "or delete this one."

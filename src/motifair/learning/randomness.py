@@ -27,7 +27,10 @@ def stream_keys(seed: int, agents: Sequence[str], device: torch.device) -> Tenso
 
 
 def derive_seed(seed: int, purpose: str) -> int:
-    """Return another seed for another purpose, such as the retest of a baseline."""
+    """Return a seed for another purpose that shares no bits with `seed`'s own use.
+
+    Training alone, training alone again, and the own models of a federation have one each.
+    """
     digest = hashlib.blake2b(f"{seed}/{purpose}".encode(), digest_size=4).digest()
     return int.from_bytes(digest, "big")
 

@@ -9,6 +9,7 @@ from motifair.config import OPTIONS, Config, make_config
 from motifair.errors import MotifairError, nearest
 from motifair.methods.ablations import (
     FedAvgWithOwn,
+    FedAvgWithOwnStretched,
     RandomRewards,
     WithoutAggregation,
     WithoutAlignment,
@@ -37,7 +38,7 @@ METHODS: Mapping[str, type[Method]] = {
     for m in (
         SelfTrain, FedAvg, FedProx, FedSage, GCFL, GCFLPlus, FedStar, DW, EU, CFFL, CFFLLyu, CGSV,
         Motifair, WithoutAlignment, WithoutDiversity, WithoutAllocation, WithoutAggregation,
-        WithoutPrototypes, FedAvgWithOwn, RandomRewards,
+        WithoutPrototypes, FedAvgWithOwn, FedAvgWithOwnStretched, RandomRewards,
     )
 }  # fmt: skip
 

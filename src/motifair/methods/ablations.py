@@ -9,7 +9,7 @@ from torch import Tensor
 
 from motifair.config import Config
 from motifair.learning.randomness import fold, random_words
-from motifair.mechanism.aggregation import size_weights
+from motifair.mechanism.aggregation import lengthened, size_weights
 from motifair.methods.base import Method, Seen
 from motifair.methods.motifair import Motifair
 
@@ -100,6 +100,21 @@ class FedAvgWithOwn(Method):
     def own_weight(self) -> float:
         """η."""
         return self.config.own_weight
+
+
+class FedAvgWithOwnStretched(FedAvgWithOwn):
+    """A control: the same with motifair's longer step of the server, and nothing else of it.
+
+    What motifair has beyond this comes of motifs, values, masks or prototypes.
+    """
+
+    name = "fedavg-own-stretched"
+    stacked = True
+    summary = "control: fedavg-own with motifair's longer server step, and nothing else of it"
+
+    def lengthen(self, update: Tensor, seen: Seen, weights: Tensor) -> Tensor:
+        """Stretch the mean towards the length of a typical update."""
+        return lengthened(update, seen.updates, weights, self.steps(seen))
 
 
 class RandomRewards(Method):

@@ -35,7 +35,7 @@ def run(settings: Settings) -> Finding:
     note = (
         "Means with Student's 95 % interval over splits; `difference`: what taking the part out "
         "changes, paired, with a bootstrap interval; `p_holm`: Wilcoxon's p, corrected by Holm "
-        "over the five ablations. `fairness_again` is measured against training alone again."
+        "over the five ablations."
     )
     rows = pd.concat(tables, ignore_index=True)
     return Finding(

@@ -24,7 +24,6 @@ TITLES = {
     "personalised_accuracy": "personalised accuracy",
     "global_accuracy": "global accuracy",
     "fairness": "fairness",
-    "fairness_again": "fairness against training alone again",
 }
 
 

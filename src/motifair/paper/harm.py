@@ -48,7 +48,7 @@ def harm_table(settings: Settings, dataset: str, plan: Plan, together: Result) -
                 "difference_high": lost.high,
                 "p": lost.p,
                 "the tier": effect(lost.low, lost.high),
-                **with_interval("self_train", alone, SHARE),
+                **with_interval("alone", alone, SHARE),
             }
         )
     return pd.DataFrame(rows)

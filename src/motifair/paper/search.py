@@ -8,7 +8,6 @@ from typing import Any
 
 import pandas as pd
 
-from motifair.evaluation.fairness import fairness
 from motifair.evaluation.statistics import mean_interval, paired_difference
 from motifair.experiments.plan import Plan
 from motifair.experiments.result import Result
@@ -105,10 +104,6 @@ def _row(result: Result, name: str, found: Mapping[str, Result]) -> dict[str, An
         }
     pair = paired_difference(_values(result, "fairness"), _values(found["cffl"], "fairness"))
     row |= {"fairness − cffl": pair.mean, "fairness − cffl_low": pair.low}
-    # Against training alone with another seed, which shares no noise with the method.
-    row["fairness, retest"] = mean_interval(
-        [fairness(s.retest, s.accuracy) for s in result.splits]
-    )[0]
     return row
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from motifair.config import OPTIONS, make_config
 from motifair.deployment.office import TERMS
 from motifair.errors import MotifairError
+from motifair.evaluation.fairness import LOSS
 from motifair.experiments.result import Result, known_mean
 from motifair.report.charts import Chart, Missing
 from motifair.report.figures import Cast, run_figures
@@ -194,7 +195,7 @@ def agents_table(source: Source, track: Track) -> Table:
         columns["missed"] = [str(n) for n in (track.status > 0).sum(axis=0)]
     if source.result is not None:
         split = source.result.splits[source.split]
-        columns["alone"], columns["again"] = _cells(split.alone, 3), _cells(split.retest, 3)
+        columns["alone"], columns["again"] = _cells(split.alone, 3), _cells(split.alone_again, 3)
         columns["accuracy"] = _cells(split.accuracy, 3)
         columns["gain"] = [f"{g:+.3f}" for g in split.accuracy - split.alone]
     elif source.accuracy:
@@ -242,6 +243,7 @@ def _fairness(result: Result) -> Fact:
     )
     if result.fairness_undefined:
         note += f" Undefined in {result.fairness_undefined} of {len(result.splits)} splits."
+    note = " ".join([note, *(f"Caution: {sentence}" for sentence in result.caveats)])
     words = "undefined" if math.isnan(value) else interval(value, low, high)
     return Fact("Fairness", words, note)
 
@@ -249,8 +251,9 @@ def _fairness(result: Result) -> Fact:
 def _accuracy(result: Result) -> Fact:
     mean, ends = result.mean, result.ci95
     note = (
-        f"Mean over agents; alone {mean['self_train_accuracy']:.3f}, gain {mean['gain']:+.3f}, "
-        f"worst agent {mean['worst_gain']:+.3f}."
+        f"Mean over agents; alone {mean['alone_accuracy']:.3f}, gain {mean['gain']:+.3f}, "
+        f"worst agent {mean['worst_gain']:+.3f}; {mean['worse_off']:.0%} of the agents lose more "
+        f"than {LOSS} against training alone."
     )
     if not math.isnan(mean["global_accuracy"]):
         of_server = interval(mean["global_accuracy"], *ends["global_accuracy"])

@@ -266,7 +266,7 @@ def presence(source: Source, cast: Cast) -> Chart | None:
 
 
 def gains(source: Source, cast: Cast) -> Chart | Missing:
-    """Accuracy gain over self-train for each agent."""
+    """Accuracy gain over training alone for each agent."""
     title = "Accuracy gain over training alone"
     split = _split(source)
     if split is None:
@@ -274,7 +274,7 @@ def gains(source: Source, cast: Cast) -> Chart | Missing:
     gain = split.accuracy - split.alone
     order = np.argsort(-gain, kind="stable")
     names = tuple(split.names[k] for k in order)
-    again = (split.retest - split.alone)[order]
+    again = (split.alone_again - split.alone)[order]
     labels = cast.track.labels
     repeated = Dots(
         "training alone, again",

@@ -46,7 +46,7 @@ def agents_table(result: Result) -> Table:
             _percent(share),
             _number(row["payoff"], 2),
             _number(row["compensation"], 2),
-            _number(row["self_train"], 2),
+            _number(row["alone"], 2),
             _number(row["accuracy"], 2),
             f"{row['gain']:+.2f}",
         ]
@@ -62,7 +62,7 @@ def splits_table(result: Result) -> Table:
     table = Table(title=f"{len(rows)} splits", title_justify="left", box=SIMPLE_HEAD)
     columns = {
         "accuracy": "personalised_accuracy",
-        "alone": "self_train_accuracy",
+        "alone": "alone_accuracy",
         "gain": "gain",
         "worst": "worst_gain",
         "global": "global_accuracy",

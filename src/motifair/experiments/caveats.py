@@ -1,0 +1,66 @@
+"""Where a measured fairness means little: reasons that a reader must know beside the number."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from motifair.experiments.result import Result
+
+FEWEST_TEST_GRAPHS = 5  # below, an accuracy moves in steps of more than .2
+MOST_CONSTANT = 0.5  # share of models that predict one class
+
+
+def fairness_caveats(result: Result) -> tuple[str, ...]:
+    """Return a sentence for each reason why the fairness of a result means little, if any."""
+    found = (_few_graphs(result), _constant(result), _unreliable(result), _above_bound(result))
+    return tuple(sentence for sentence in found if sentence)
+
+
+def _few_graphs(result: Result) -> str:
+    typical = float(np.median([n for s in result.splits for n in s.test_graphs]))
+    if typical >= FEWEST_TEST_GRAPHS:
+        return ""
+    return (
+        f"Half of the agents are tested on {typical:g} graphs or fewer, so accuracies are too "
+        "coarse to correlate; use fewer agents, a larger test_fraction or more graphs."
+    )
+
+
+def _constant(result: Result) -> str:
+    columns = {
+        "in the federation": [s.one_class for s in result.splits],
+        "alone": [s.alone_one_class for s in result.splits],
+    }
+    shares = {where: float(np.mean(np.concatenate(c))) for where, c in columns.items()}
+    where, share = max(shares.items(), key=lambda pair: pair[1])
+    if share < MOST_CONSTANT:
+        return ""
+    return (
+        f"Trained {where}, {share:.0%} of the agents' models predict one class for all their test "
+        "graphs, so accuracies only say how common that class is; train longer, or change "
+        "learning_rate."
+    )
+
+
+def _unreliable(result: Result) -> str:
+    retest = result.mean["fairness_retest"]
+    low = result.ci95["fairness_retest"][0]
+    if not (retest <= 0 or low <= 0):  # NaN: unknown with one split, or undefined
+        return ""
+    return (
+        f"Training alone twice does not agree on who is better (retest {retest:.3f}), so there is "
+        "nothing that fairness could follow; use more test graphs or more splits."
+    )
+
+
+def _above_bound(result: Result) -> str:
+    measured, bound = result.mean["fairness"], result.fairness_bound
+    if not measured > bound:
+        return ""
+    return (
+        f"The fairness {measured:.3f} is above its bound {bound:.3f}: with so few agents and "
+        "splits both are uncertain by more than they differ."
+    )
