@@ -144,6 +144,18 @@ def test_opposed_groups_are_separated_by_the_minimum_cut(monkeypatch: pytest.Mon
     assert (weights[0, [1, 4, 5]] == 0).all()
 
 
+@pytest.mark.parametrize("dataset", ["PROTEINS", "dir/PROTEINS", "a/PROTEINS.zip", "PROTEINS/raw"])
+def test_gcfl_knows_a_dataset_by_its_name_however_it_is_given(dataset: str) -> None:
+    assert METHODS["gcfl"](make_config({"dataset": dataset})).thresholds == (0.03, 0.06, 10)
+    binary = dataset.replace("PROTEINS", "IMDB-BINARY")
+    assert METHODS["gcfl+"](make_config({"dataset": binary})).thresholds == (0.025, 0.045, 5)
+
+
+@pytest.mark.parametrize("dataset", ["DD", "dir/DD.zip,dir/PROTEINS.zip", "PROTEINS,IMDB-BINARY"])
+def test_other_and_several_datasets_have_the_default_thresholds(dataset: str) -> None:
+    assert METHODS["gcfl"](make_config({"dataset": dataset})).thresholds == (0.03, 0.06, 5)
+
+
 sequences = st.lists(st.floats(-10, 10), min_size=1, max_size=8)
 
 

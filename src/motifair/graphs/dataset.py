@@ -71,6 +71,22 @@ def agent_names(agents: int) -> tuple[str, ...]:
     return tuple(f"agent-{a:0{digits}d}" for a in range(agents))
 
 
+def dataset_name(dataset: str) -> str:
+    """Return the name of a dataset given by name or path; of several, their names joined by `+`.
+
+    >>> dataset_name("data/PROTEINS.zip"), dataset_name("data/PROTEINS/raw")
+    ('PROTEINS', 'PROTEINS')
+    >>> dataset_name("data/MUTAG.zip,data/BZR")
+    'BZR+MUTAG'
+    """
+    return "+".join(sorted(_stem(part) for part in dataset.split(",")))
+
+
+def _stem(dataset: str) -> str:
+    path = Path(dataset)
+    return path.parent.name if path.name == "raw" else path.stem  # PyG's folder is NAME/raw
+
+
 def _load(dataset: str, data_dir: Path | None) -> GraphSet:
     return twitter_like() if dataset == TWITTER_LIKE else load_tu(dataset, data_dir)
 
@@ -86,7 +102,7 @@ def _joined(parts: list[str], data_dir: Path | None) -> tuple[list[str], list[Gr
         raise MotifairError(
             f"{EMBEDDED} has agents of its own and cannot be joined to others; leave it out."
         )
-    return [Path(p).stem for p in parts], [_load(p, data_dir) for p in parts]
+    return [_stem(p) for p in parts], [_load(p, data_dir) for p in parts]
 
 
 def _owned(agents: Sequence[str], held: Sequence[GraphSet]) -> Dataset:

@@ -9,6 +9,7 @@ import networkx as nx
 import torch
 from torch import Tensor
 
+from motifair.graphs.dataset import dataset_name
 from motifair.mechanism.alignment import cosine
 from motifair.methods.base import Memory, Method, Seen
 
@@ -41,7 +42,7 @@ class GCFL(Method):
     @property
     def thresholds(self) -> tuple[float, float, int]:
         """ε1, ε2 and the length of a sequence."""
-        return PUBLISHED.get(self.config.dataset, PUBLISHED[""])
+        return PUBLISHED.get(dataset_name(self.config.dataset), PUBLISHED[""])
 
     def remember(self, seen: Seen) -> Memory:
         """Return the clusters (each agent's cluster number), some of them newly split."""
