@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
-from oracles import naive
+from oracles import baseline_models, naive
 
-from motifair.models import GIN, Layout
+from motifair.graphs.features import DEGREES, WALKS
+from motifair.models import GIN, SAGE, Layout, Model, Star
 
 SMALL = Layout(
     names=("pre.weight", "pre.bias", "convs.0.weight", "convs.1.weight", "post.bias"),
@@ -96,6 +99,29 @@ def test_initial_weights_fill_the_range_of_a_linear_layer() -> None:
         if part.numel() > 50:  # of fewer numbers none may come close to the ends
             assert part.min() < -0.9 * bound
             assert part.max() > 0.9 * bound
+
+
+@pytest.mark.parametrize(
+    ("model", "plain"),
+    [
+        (GIN, naive.GIN),
+        (SAGE, baseline_models.SAGE),
+        (Star, lambda f, c: baseline_models.FedStar(f, WALKS + DEGREES, c)),
+    ],
+    ids=["gin", "sage", "star"],
+)
+def test_initial_weights_are_distributed_as_those_of_the_plain_modules(
+    model: type[Model], plain: Callable[[int, int], torch.nn.Module]
+) -> None:
+    layout, draws = model(width=3, classes=2, hidden=64, layers=3).layout, range(20)
+    ours = [layout.to_state_dict(layout.initial(seed, torch.float64)) for seed in draws]
+    torch.manual_seed(0)
+    theirs = [dict(plain(3, 2).named_parameters()) for _ in draws]
+    for name in layout.names:
+        one = torch.stack([state[name] for state in ours])
+        other = torch.stack([state[name].detach() for state in theirs]).double()
+        assert torch.isclose(one.abs().max(), other.abs().max(), rtol=0.1), name
+        assert torch.isclose(one.std(), other.std(), rtol=0.2), name
 
 
 def test_initial_weights_are_the_seeds_own() -> None:

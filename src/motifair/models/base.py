@@ -38,11 +38,16 @@ class Model(ABC):
             *linear_parts("post", hidden, hidden),
             *linear_parts("readout", hidden, classes),
         ]
-        self.layout = Layout(tuple(n for n, _ in parts), tuple(s for _, s in parts))
+        names, shapes = tuple(n for n, _ in parts), tuple(s for _, s in parts)
+        self.layout = Layout(names, shapes, self.initial_bounds())
 
     @abstractmethod
     def body(self) -> list[tuple[str, tuple[int, ...]]]:
         """Return names and shapes of the parameters between input and head."""
+
+    def initial_bounds(self) -> dict[str, float]:
+        """Return the bounds of initial weights that are not those of `torch.nn.Linear`, by name."""
+        return {}
 
     @property
     def still_layers(self) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -14,11 +15,13 @@ from torch import Tensor
 class Layout:
     """The parameters of a model in the order in which a row of weights `(D,)` holds them.
 
-    Matrices are stored `(inputs, outputs)`: the transpose of `torch.nn.Linear`.
+    Matrices are stored `(inputs, outputs)`: the transpose of `torch.nn.Linear`. `bounds` are those
+    of initial weights, by name, where they are not those of `torch.nn.Linear`.
     """
 
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
+    bounds: Mapping[str, float] = field(default_factory=dict)
 
     @functools.cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -71,14 +74,15 @@ class Layout:
         )
 
     def initial(self, seed: int, dtype: torch.dtype) -> Tensor:
-        """Draw a row `(D,)` as `torch.nn.Linear` does: uniform within ±1/√inputs."""
+        """Draw a row `(D,)`, uniform within ±`bounds`, or ±1/√inputs as `torch.nn.Linear` does."""
         generator = torch.Generator().manual_seed(seed)
         drawn = torch.rand(self.size, generator=generator, dtype=torch.float64) * 2 - 1
         bounds = []
         inputs = 1
-        for shape, size in zip(self.shapes, self.sizes, strict=True):
+        for name, shape, size in zip(self.names, self.shapes, self.sizes, strict=True):
             inputs = shape[0] if len(shape) == 2 else inputs  # a bias follows its matrix
-            bounds.append(torch.full((size,), inputs**-0.5, dtype=torch.float64))
+            bound = self.bounds.get(name, inputs**-0.5)
+            bounds.append(torch.full((size,), bound, dtype=torch.float64))
         return (drawn * torch.cat(bounds)).to(dtype)
 
     def to_state_dict(self, row: Tensor) -> dict[str, Tensor]:

@@ -33,6 +33,15 @@ class Star(Model):
             parts.append((f"structure_convs.{k}.lin.weight", (H, H)))
         return parts + linear_parts("merge", 2 * H, H)
 
+    def initial_bounds(self) -> dict[str, float]:
+        """Return those of PyG's `GCNConv`: Glorot's for the matrix, 0 for the bias."""
+        glorot = (6 / (self.hidden + self.hidden)) ** 0.5
+        return {
+            f"structure_convs.{k}.{part}": bound
+            for k in range(self.layers)
+            for part, bound in (("lin.weight", glorot), ("bias", 0.0))
+        }
+
     def embed(self, weights: Tensor, batch: Batch, keep: Sequence[Keep] = ()) -> Tensor:
         """Return the graph embeddings."""
         p = self.layout.unpack(weights)
