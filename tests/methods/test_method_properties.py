@@ -89,6 +89,15 @@ def test_fedstar_shares_structure_and_nothing_else() -> None:
         assert same == name.startswith("structure"), name
 
 
+def test_star_alone_is_fedstar_whose_agents_receive_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    alone = final_weights(method="star-alone")
+    assert not close(final_weights(method="fedstar"), alone)
+    monkeypatch.setattr(METHODS["fedstar"], "ratio", lambda self, seen, value: 0 * value)
+    assert close(final_weights(method="fedstar"), alone)
+
+
 @given(st.integers(3, 8), st.integers(0, 10_000))
 def test_equal_norms_rank_alike_under_distance_and_cosine(agents: int, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
@@ -230,7 +239,7 @@ def test_every_method_runs_and_pays_out_its_budget(name: str) -> None:
     config = small_config(rounds=2, method=name, budget=3.0)
     _, states, history = simulate(config, small_split(config), dtype=torch.float32)
     paid = history.columns["payoff"].sum(axis=1)
-    assert np.allclose(paid, 0 if name == "self-train" else 3.0)
+    assert np.allclose(paid, 0 if name in ("self-train", "star-alone") else 3.0)
     assert torch.isfinite(states[-1].agents.weights).all()
     assert make_method(config).summary
 

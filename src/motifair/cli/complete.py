@@ -16,8 +16,8 @@ Completion = Callable[[str], list[str]]
 
 # Written down once more, since their homes import torch; a test compares.
 METHODS = (
-    "self-train", "fedavg", "fedprox", "fedsage", "gcfl", "gcfl+", "fedstar", "dw", "eu", "cffl",
-    "cffl-lyu", "cgsv", "motifair", "motifair-alignment", "motifair-diversity",
+    "self-train", "fedavg", "fedprox", "fedsage", "gcfl", "gcfl+", "fedstar", "star-alone", "dw",
+    "eu", "cffl", "cffl-lyu", "cgsv", "motifair", "motifair-alignment", "motifair-diversity",
     "motifair-allocation", "motifair-aggregation", "motifair-prototypes", "fedavg-own",
     "fedavg-own-stretched", "random-rewards",
 )  # fmt: skip

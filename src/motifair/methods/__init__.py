@@ -26,7 +26,7 @@ from motifair.methods.fedsage import FedSage
 from motifair.methods.fedstar import FedStar
 from motifair.methods.gcfl import GCFL, GCFLPlus
 from motifair.methods.motifair import Motifair
-from motifair.methods.self_train import SelfTrain
+from motifair.methods.self_train import SelfTrain, StarAlone
 
 __all__ = [
     "METHODS", "Memory", "Method", "Seen", "all_methods", "find_method", "make_method", "name_of",
@@ -36,9 +36,9 @@ __all__ = [
 METHODS: Mapping[str, type[Method]] = {
     m.name: m
     for m in (
-        SelfTrain, FedAvg, FedProx, FedSage, GCFL, GCFLPlus, FedStar, DW, EU, CFFL, CFFLLyu, CGSV,
-        Motifair, WithoutAlignment, WithoutDiversity, WithoutAllocation, WithoutAggregation,
-        WithoutPrototypes, FedAvgWithOwn, FedAvgWithOwnStretched, RandomRewards,
+        SelfTrain, FedAvg, FedProx, FedSage, GCFL, GCFLPlus, FedStar, StarAlone, DW, EU, CFFL,
+        CFFLLyu, CGSV, Motifair, WithoutAlignment, WithoutDiversity, WithoutAllocation,
+        WithoutAggregation, WithoutPrototypes, FedAvgWithOwn, FedAvgWithOwnStretched, RandomRewards,
     )
 }  # fmt: skip
 

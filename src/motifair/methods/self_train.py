@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from motifair.methods.base import Method, Seen
+from motifair.models import Star
 
 
 class SelfTrain(Method):
@@ -29,3 +30,12 @@ class SelfTrain(Method):
     def settle(self, seen: Seen, value: Tensor) -> tuple[Tensor, Tensor]:
         """Nobody is paid."""
         return torch.zeros_like(value), torch.zeros_like(value)
+
+
+class StarAlone(SelfTrain):
+    """FedStar's network without a federation: what FedStar itself is to be compared with."""
+
+    name = "star-alone"
+    stacked = True
+    summary = "every agent alone, with FedStar's network"
+    model = Star
