@@ -433,7 +433,7 @@ def test_for_any_absences_the_ledger_verifies_and_every_settled_round_pays_its_b
 
 
 METHODS = (
-    "motifair", "fedavg", "cgsv", "dw", "eu", "cffl", "random-rewards", "motifair-alignment",
+    "motifair", "fedavg", "cgsv", "dw", "eu", "random-rewards", "motifair-alignment",
     "motifair-diversity", "motifair-allocation", "motifair-aggregation", "fedavg-own",
 )  # fmt: skip
 

@@ -118,7 +118,7 @@ def test_a_method_with_memory_or_loans_or_no_common_model_is_not_deployed(
     name: str,
 ) -> None:
     content = changed(training={"method": name})
-    if name in ("gcfl", "gcfl+", "cffl-lyu", "fedstar", "self-train", "star-alone"):
+    if name in ("gcfl", "gcfl+", "cffl", "cffl-lyu", "fedstar", "self-train", "star-alone"):
         assert f"{name} runs in simulation only" in sentence(content)
     else:
         assert make_terms(content).config.method == name

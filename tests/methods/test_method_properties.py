@@ -138,6 +138,16 @@ def test_a_removed_agent_never_returns_and_receives_nothing(
     assert (history.columns["kept"].max(axis=1) == simulation.model.layout.size).all()
 
 
+def test_only_methods_with_a_server_model_have_a_global_accuracy() -> None:
+    for name in ("cffl", "cffl-lyu", "cgsv"):
+        config = small_config(method=name, rounds=1)
+        simulation, _, history = simulate(config, small_split(config))
+        assert np.isnan(history.global_accuracy[-1]) == (name == "cffl")
+        assert simulation.method.global_model == ("contribution" in simulation.method.options)
+    with pytest.raises(MotifairError, match="cffl does not use contribution"):
+        motifair.run(method="cffl", contribution=True, rounds=1, agents=4)
+
+
 def test_opposed_groups_are_separated_by_the_minimum_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     method = METHODS["gcfl"]
     monkeypatch.setattr(method, "settled", 0)

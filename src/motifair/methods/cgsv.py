@@ -97,13 +97,15 @@ class EU(CGSV):
 
 class CFFL(CGSV):
     """The paper's row "CFFL", which cites RFFL: reputation, removal, rewards on top of one's own
-    step. An agent whose value is below a third of an equal share is removed for good.
+    step. An agent whose value is below a third of an equal share is removed for good. There is no
+    server model: every agent has its own.
     """
 
     name = "cffl"
     stacked = True
     summary = "reputation with removal (RFFL); agents keep their own clipped step"
-    options = frozenset({"share", "budget", "contribution"})
+    options = frozenset({"share", "budget"})
+    global_model = False
     threshold: ClassVar[float] = 1 / 3
     patience: ClassVar[int] = 10
 
