@@ -177,11 +177,11 @@ def test_p_is_corrected_over_all_rows_of_the_bar() -> None:
 
 def test_the_bar_has_every_method_and_control_and_the_same_training_once(found: Finding) -> None:
     bar = found.tables["bar"]
-    controls = {"self-train", "fedavg-own", "fedavg-own-stretched", "gcfl", "gcfl+", "fedstar"}
+    controls = {"self-train", "fedavg-own", "fedavg-own-stretched", "gcfl", "gcfl+", "star-alone"}
     assert set(bar["against"]) == set(table2.METHODS) - {"motifair", "fedprox"}
     assert controls < set(bar["against"])
     without = bar["global"].isna()
-    assert set(bar[without]["against"]) >= {"self-train", "gcfl", "gcfl+", "fedstar"}
+    assert set(bar[without]["against"]) >= {"self-train", "gcfl", "gcfl+", "fedstar", "cffl"}
     assert bar[without]["global_holds"].all()
     other = made([[0.5, 0.6, 0.7]])
     rivals = table2.rivals(Comparison({"fedavg": made([[0.5, 0.6, 0.8]]), "fedprox": other}, ""))

@@ -20,7 +20,7 @@ from motifair.paper.study import CONFIRMATION, DATASETS, Finding, Settings, Stud
 
 METHODS = (
     "self-train", "fedavg", "fedavg-own", "fedavg-own-stretched", "fedprox", "fedsage", "gcfl",
-    "gcfl+", "fedstar", "dw", "eu", "cffl", "cgsv", "motifair",
+    "gcfl+", "fedstar", "star-alone", "dw", "eu", "cffl", "cgsv", "motifair",
 )  # fmt: skip
 SPLITS = {"DD": 30}
 MOST_SPLITS = 100
