@@ -91,9 +91,9 @@ def bar_table(compared: list[Comparison]) -> pd.DataFrame:
     frame["fairness_holds"] = (frame["fairness_low"] > 0) & (frame["p_holm"] < SIGNIFICANT)
     for accuracy in ("personalised", "global"):
         low = frame[f"{accuracy}_low"]
-        frame[f"{accuracy}_holds"] = (low >= NOT_WORSE) | low.isna()
+        frame[f"{accuracy}_holds"] = (low >= NOT_WORSE).where(low.notna())
     checks = ["fairness_holds", "personalised_holds", "global_holds"]
-    frame["holds"] = frame[checks].all(axis=1)
+    frame["holds"] = (frame[checks] != False).all(axis=1)  # noqa: E712 - undefined is no failure
     return frame
 
 
@@ -198,11 +198,12 @@ def _about(comparison: Comparison) -> str:
 
 
 def _verdict(bar: pd.DataFrame) -> str:
-    held = {c: int(bar[c].sum()) for c in bar if str(c).endswith("holds")}
+    held = {c: int((bar[c] == True).sum()) for c in bar if str(c).endswith("holds")}  # noqa: E712
     return (
         f"Of {len(bar)} pairs of dataset and rival, {OURS} is fairer in {held['fairness_holds']}; "
         f"its personalised accuracy is not lower in {held['personalised_holds']}, its global "
-        f"accuracy in {held['global_holds']} (where there are two); all hold in {held['holds']}."
+        f"accuracy in {held['global_holds']} of {bar['global'].count()}; all hold in "
+        f"{held['holds']}."
     )
 
 

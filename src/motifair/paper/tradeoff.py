@@ -124,8 +124,6 @@ def _notes(chosen: Sequence[Variant]) -> list[str]:
         "splits in both directions; the paper draws this figure without printing figures.",
         f"β is read by {', '.join(_readers(chosen))}. {single} have nothing to turn here and are "
         "single points.",
-        "A method that trains from the same seed as the trainings alone looks fairer than it is, "
-        "the more an agent keeps for itself; Table 2 has fairness against training alone again.",
     ]
 
 
