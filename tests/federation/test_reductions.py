@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from oracles import naive
-from worlds import CPU, simulate, small_config, small_split
+from worlds import CPU, simulate, small_config, small_graphs, small_split
 
 from motifair.evaluation.accuracy import accuracy
 from motifair.federation.loop import run_rounds
 from motifair.federation.members import prepare
-from motifair.federation.protocol import Downloads
+from motifair.federation.protocol import Downloads, Uploads
 from motifair.federation.simulation import Simulation
 
 VANILLA = {
@@ -125,15 +126,17 @@ def test_personal_layers_never_reach_the_server() -> None:
 
 
 def test_a_contribution_is_what_the_server_model_loses_without_the_agent() -> None:
-    config = small_config(method="fedavg", rounds=3, contribution=True)
-    split = small_split(config)
+    config = small_config(method="fedavg", rounds=12, contribution=True, learning_rate=0.005)
+    split = small_split(config, small_graphs(200))
     simulation = Simulation(config, prepare(config, split, seed=5), device=CPU, dtype=torch.float64)
     state = simulation.start()
-    for _ in range(3):
+    for _ in range(12):
         before, (state, record) = state, simulation.round(state, measure=True)
     assert np.isclose(record["shapley"].sum(), 1)
+    signs = set(record["contribution"].sign().tolist())
+    assert signs == {-1.0, 1.0}, "the test shows nothing"
     # By hand: average the trained weights of everyone but one.
-    trained, _ = simulation.agents.train(before.agents, 3, None, None)
+    trained, _ = simulation.agents.train(before.agents, 12, None, None)
     sizes = torch.tensor([len(t) for t in split.partition.train]).double()
     everyone = accuracy(simulation.model, state.server.weights[None], simulation.global_test)
     for k in range(4):
@@ -142,6 +145,30 @@ def test_a_contribution_is_what_the_server_model_loses_without_the_agent() -> No
         mean = (trained.weights * rest[:, None]).sum(dim=0) / rest.sum()
         left = accuracy(simulation.model, mean[None], simulation.global_test)
         assert record["contribution"][k] == pytest.approx(float((everyone - left) / left))
+
+
+@pytest.mark.parametrize("harms", [True, False])
+def test_who_turns_predictions_round_contributes_what_that_changes(harms: bool) -> None:
+    config = small_config(method="fedavg", rounds=6, learning_rate=0.01)
+    split = small_split(config, small_graphs(200))
+    simulation, states, history = simulate(config, split)
+    good = float(history.global_accuracy[-1])
+    assert 0.6 < good < 1
+    # Agent 2 moves the sum to the negative of the readout, so that right is wrong; others rest.
+    layout, row = simulation.model.layout, states[-1].server.weights.clone()
+    readout = layout.span("readout")
+    row[readout] *= 1 if harms else -1
+    sizes = [len(t) for t in split.partition.train]
+    nothing = torch.zeros(4, len(row), dtype=torch.float64)
+    uploads = Uploads(nothing, None, torch.zeros(4), None, torch.zeros(4))
+    uploads.update[2, readout] = -2 * row[readout] * sum(sizes) / sizes[2]
+    before = replace(states[-1], server=replace(states[-1].server, weights=row))
+    server, _, _ = simulation.server.step(before.server, uploads)
+    found = simulation.contributions(before, replace(before, server=server), uploads)
+    now, without = (1 - good, good) if harms else (good, 1 - good)
+    expected = [0.0, 0.0, (now - without) / without, 0.0]
+    assert found["contribution"].tolist() == pytest.approx(expected)
+    assert (found["contribution"][2] < 0) == harms
 
 
 def test_contributions_are_measured_at_evaluations_if_asked_for() -> None:
