@@ -114,6 +114,18 @@ def test_a_mistake_is_one_sentence_exit_code_2_and_nothing_written(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_training_that_diverges_is_one_sentence_exit_code_2_and_no_result(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out = str(tmp_path / "run")
+    assert call(monkeypatch, "run", *QUICK, "--set", "learning_rate=1e6", "--out", out) == 2
+    printed = capsys.readouterr()
+    assert printed.err.endswith("in round 2; lower learning_rate (1e+06).\n")
+    assert "Traceback" not in printed.err
+    assert printed.out == ""
+    assert not (tmp_path / "run" / "summary.json").exists()
+
+
 def test_debug_shows_where_a_mistake_was_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     from motifair.errors import MotifairError
 

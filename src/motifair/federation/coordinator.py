@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from motifair.federation.checks import Accepted, Shape, open_upload
+from motifair.federation.contract import check_round
 from motifair.federation.keys import verifier
 from motifair.federation.own import make_model
 from motifair.federation.protocol import Downloads, Uploads
@@ -202,6 +203,8 @@ class Coordinator:
             state, downloads, record = server.step(
                 position.server, uploads, None if present.all() else present
             )
+            row = {name: column.numpy() for name, column in record.items()}
+            check_round(self.method, position.round + 1, [j.name for j in roster], row)
         else:
             state, downloads, record = self._idle(server, position.server)
         entry = accounts.settle(self._lines(roster, record, accepted, rejected, absent))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from motifair.federation.callbacks import Callback
+from motifair.federation.contract import check_round
 from motifair.federation.history import History
 from motifair.federation.replay import Rounds
 from motifair.federation.server import Record
@@ -62,7 +63,8 @@ class Notes:
     """Records of rounds, kept on the device until it is worth waiting for them."""
 
     def __init__(self, simulation: Simulation, histories: Sequence[History]) -> None:
-        self.histories, self.kept = histories, simulation.device.type != "cpu"
+        self.method, self.histories = simulation.method, histories
+        self.kept = simulation.device.type != "cpu"
         self.pending: list[tuple[int, Record]] = []
         self.written = time.monotonic()
 
@@ -76,12 +78,14 @@ class Notes:
         self.pending.append((round, record))
 
     def write(self) -> None:
-        """Write what is pending into the histories."""
+        """Check what is pending, and write it into the histories."""
         for round, record in self.pending:
             values = torch.stack(list(record.values())).cpu().numpy()
             values = values.reshape(len(record), len(self.histories), -1)
             for f, history in enumerate(self.histories):
-                history.record(round, dict(zip(record, values[:, f], strict=True)))
+                row = dict(zip(record, values[:, f], strict=True))
+                check_round(self.method, round, history.names, row)
+                history.record(round, row)
         self.pending = []
         self.written = time.monotonic()
 

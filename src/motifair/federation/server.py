@@ -15,6 +15,7 @@ from scipy import sparse
 from torch import Tensor
 
 from motifair.bags import BagSum
+from motifair.federation.contract import shaped
 from motifair.federation.protocol import Downloads, Uploads
 from motifair.mechanism.aggregation import aggregate
 from motifair.mechanism.alignment import MOST_AGENTS_EXACT, shapley_alignment
@@ -238,16 +239,21 @@ class Server:
         equal in magnitude are then exactly equal, and their order does not hang on the last digit.
         """
         method, seen = self.method, self._prepared(seen)
-        weights = method.weigh(seen)
+        each = tuple(seen.graphs.shape)
+        weights = shaped(method, "weigh", method.weigh(seen), each, (*each, each[-1]))
         update = aggregate(seen.updates, weights)
         if update.dim() < seen.updates.dim():
             update = method.lengthen(update, seen, weights)
         update = update.to(kind).double()
-        alignment = method.align(seen, weights)
-        value = quantised(method.valuate(seen, alignment))
+        alignment = shaped(method, "align", method.align(seen, weights), each)
+        value = quantised(shaped(method, "valuate", method.valuate(seen, alignment), each))
         reward, kept = self.reward(seen, update, value)
-        payoff, compensation = method.settle(seen, value)
-        retained = method.retain(seen, kept)
+        payoff, compensation = (
+            shaped(method, "settle", part, each) for part in method.settle(seen, value)
+        )
+        retained = shaped(method, "retain", method.retain(seen, kept), each)
+        # A reward that is not finite is NaN components long, which `check_round` finds.
+        kept = kept.where((reward.sum(dim=-1) + retained).isfinite(), torch.nan)
         return Decision(
             update, alignment, value, reward, kept, retained, payoff, compensation, seen.memory
         )
@@ -301,11 +307,13 @@ class Server:
 
         Where every agent has an aggregate of its own, it receives all of it.
         """
+        each = tuple(seen.graphs.shape)
         if update.dim() == seen.updates.dim():
-            return update, torch.full_like(seen.graphs, update.shape[-1])
-        ratio = self.method.ratio(seen, value)
+            return update, torch.full_like(seen.value, update.shape[-1])
+        ratio = shaped(self.method, "ratio", self.method.ratio(seen, value), each)
         reward, kept = sparsify(update, ratio, self.blocks, up=self.method.mask_up)
-        return self.method.adjust(seen, value, reward), kept
+        reward = self.method.adjust(seen, value, reward)
+        return reward, kept.double().where(ratio.isfinite(), torch.nan)
 
     def for_agents(self, state: ServerState) -> tuple[Tensor | None, Tensor | None]:
         """Return, entry by entry, the global prototypes of the motifs each agent owns."""

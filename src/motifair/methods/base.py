@@ -195,6 +195,6 @@ class Method:
         return (kept == 0).double()
 
     def settle(self, seen: Seen, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Return payoffs and compensations, `(A,)` each."""
+        """Return payoffs and compensations, `(A,)` each; payoffs add up to the budget at most."""
         equal = torch.full_like(value, self.config.budget / value.shape[-1])
         return equal, torch.zeros_like(value)
