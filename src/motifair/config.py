@@ -93,6 +93,9 @@ class Config:
         "what a round says: φ + α2·d, or with d in units of φ, for agents that help",
         choices=("sum", "judged"),
     )
+    value_guard: bool = _option(
+        False, "raise the evidence of all agents until Σx ≥ ½Σ|x|, which bounds the values of E9"
+    )
     value_update: str = _option("additive", "rule of E9", choices=("additive", "ema"))
     value_rate: float = _option(0.05, "[α1]", above=0, most=1)
     diversity_weight: float = _option(1.0, "[α2]", least=0)
@@ -163,6 +166,7 @@ PROFILES: Mapping[str, Mapping[str, Any]] = {
         "alignment_rate": 0.1,
         "corroboration": 2,
         "evidence": "judged",
+        "value_guard": True,
         "diversity_weight": 8.0,
         "aggregation": "trusted",
         "aggregate_length": "typical",

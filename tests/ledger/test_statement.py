@@ -142,6 +142,30 @@ def test_a_round_by_hand() -> None:
     assert (a.lean, b.lean) == (1.0, 0.0)
 
 
+@pytest.mark.parametrize(
+    ("about", "values"),
+    [
+        ({"value_guard": False}, (0.8, 0.2)),
+        ({"value_guard": True}, (17 / 22, 5 / 22)),
+        ({"profile": "paper"}, (17 / 22, 5 / 22)),  # terms from before there was the option
+    ],
+)
+def test_opposed_evidence_is_raised_where_the_terms_say_so(
+    about: dict[str, object], values: tuple[float, float]
+) -> None:
+    config = {"value_rate": 1.0, "value_update": "additive", "evidence": "sum", **about}
+    books = Accounts("run")
+    made = terms(NAMES[:2], signed=False, config={**config, "diversity_weight": 0.0})
+    entries = [books.agree(made)]
+    books.add(entries[0])
+    first, second = (line(name, value) for name, value in zip(NAMES, values, strict=False))
+    lines = [replace(first, alignment=PICO // 2), replace(second, alignment=-PICO // 4)]
+    entries.append(books.settle(lines))
+    for statement in statements(entries).values():
+        assert "does not follow" not in statement.rounds[0].note
+        assert (statement.rounds[0].amounts["adjustment"] == 0) == (values[0] == 0.8)
+
+
 def test_the_federation_leans_on_updates_by_weight_and_by_the_alignment_of_the_round_alone() -> (
     None
 ):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracles import naive
 from torch import Tensor
@@ -18,21 +18,46 @@ rates = st.floats(0.001, 1.0)
 
 @RULES
 @pytest.mark.parametrize("said", EVIDENCE)
+@pytest.mark.parametrize("guard", [True, False])
 @given(data=st.data(), value=values(), rate=rates, weight=st.floats(0, 3))
 def test_the_update_is_the_naive_formula(
-    said: str, rule: str, data: st.DataObject, value: Tensor, rate: float, weight: float
+    guard: bool,
+    said: str,
+    rule: str,
+    data: st.DataObject,
+    value: Tensor,
+    rate: float,
+    weight: float,
 ) -> None:
     phi = data.draw(numbers(-1, 1, size=len(value)))
     shares = data.draw(numbers(0, 1, size=len(value)))
     # Where nothing is kept and nothing is known the quotient is 0/0; that has a test of its own.
     phi[0] += 0.01
     options = naive.Options(
-        value_update=rule, value_rate=rate, diversity_weight=weight, evidence=said
+        value_guard=guard,
+        value_update=rule,
+        value_rate=rate,
+        diversity_weight=weight,
+        evidence=said,
     )
     expected = naive.updated_values(value.tolist(), phi.tolist(), shares.tolist(), options)
     x = EVIDENCE[said](phi, shares, weight)
-    found = update_value(value, x, rate=rate, rule=rule)
+    # Without the guard there may be next to nothing to divide by.
+    divisor = (1 if rule == "additive" else 1 - rate) + rate * float(x.sum())
+    assume(guard or abs(divisor) > 1e-3)
+    found = update_value(value, x, rate=rate, rule=rule, guard=guard)
     assert torch.allclose(found, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-9)
+
+
+def test_without_the_guard_differences_grow_where_the_evidence_is_negative() -> None:
+    x = torch.tensor([0.2, -0.4, -0.6], dtype=torch.float64)
+    value = torch.full((3,), 1 / 3, dtype=torch.float64)
+    for guard, most in ((True, 2 + 3 / 3), (False, 1e6)):
+        found = value
+        for _ in range(500):
+            found = update_value(found, x, rate=0.05, rule="additive", guard=guard)
+        assert abs(found.sum() - 1) < 1e-6
+        assert (found.abs().max() > most) == (not guard)
 
 
 @RULES

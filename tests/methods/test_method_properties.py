@@ -219,6 +219,22 @@ def test_without_value_in_the_sum_even_an_agent_of_no_value_weighs_by_its_size(
     )
 
 
+@pytest.mark.parametrize(("profile", "guarded"), [("default", True), ("paper", False)])
+def test_the_guard_of_e9_is_an_option_and_the_paper_has_none(profile: str, guarded: bool) -> None:
+    alignment = torch.tensor([0.9, 0.2, -0.5, -0.4], dtype=torch.float64)  # Σφ = 0.2 < ½Σ|φ| = 1
+    view = seen(torch.eye(4).double())
+    options = {"profile": profile, "evidence": "sum", "diversity_weight": 0.0}
+    for guard in (None, True, False):
+        given = {} if guard is None else {"value_guard": guard}
+        config = make_config({**options, **given})
+        found = METHODS["motifair"](config).valuate(view, alignment)
+        raised = 0.8 / 4 if (guarded if guard is None else guard) else 0.0
+        literal = view.value + 0.05 * (alignment + raised)
+        assert torch.allclose(found, literal / literal.sum(), rtol=0, atol=1e-15)
+    with pytest.raises(MotifairError, match="fedavg does not use value_guard"):
+        motifair.run(method="fedavg", value_guard=False, rounds=1, agents=4)
+
+
 @pytest.mark.parametrize("profile", ["default", "paper"])
 def test_without_alignment_value_is_by_diversity_alone_and_no_gradient_is_uploaded(
     profile: str,

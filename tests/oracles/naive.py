@@ -104,6 +104,7 @@ class Options:
     alignment_rate: float = 1.0
     corroboration: int = 1
     evidence: str = "sum"
+    value_guard: bool = False
     value_update: str = "additive"
     value_rate: float = 0.05
     diversity_weight: float = 1.0
@@ -448,22 +449,24 @@ def evidence(phi: Sequence[float], diversity: Sequence[float], options: Options)
 def updated_values(
     values: Sequence[float], phi: Sequence[float], diversity: Sequence[float], options: Options
 ) -> list[float]:
-    """r_i from its previous value and the evidence x_i (E9), guarded.
+    """r_i from its previous value and the evidence x_i (E9).
 
-    S = max(sum x, sum |x| / 2), x'_i = x_i + (S - sum x) / N, and
+    S = sum x, with the guard S = max(sum x, sum |x| / 2), x'_i = x_i + (S - sum x) / N, and
     additive: r_i <- (r_i + alpha1 x'_i) / (1 + alpha1 S)
     ema:      r_i <- ((1 - alpha1) r_i + alpha1 x'_i) / ((1 - alpha1) + alpha1 S)
     Where nothing is kept and nothing is known (alpha1 = 1, x = 0) values stay.
     """
     x = evidence(phi, diversity, options)
-    guarded_sum = max(sum(x), sum(abs(number) for number in x) / 2)
-    lift = (guarded_sum - sum(x)) / len(x)
+    total = sum(x)
+    if options.value_guard:
+        total = max(total, sum(abs(number) for number in x) / 2)
+    lift = (total - sum(x)) / len(x)
     rate = options.value_rate
     old = 1.0 if options.value_update == "additive" else 1.0 - rate
-    if old + rate * guarded_sum == 0:
+    if old + rate * total == 0:
         return list(values)
     return [
-        (old * value + rate * (number + lift)) / (old + rate * guarded_sum)
+        (old * value + rate * (number + lift)) / (old + rate * total)
         for value, number in zip(values, x, strict=True)
     ]
 

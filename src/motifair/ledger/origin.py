@@ -132,7 +132,7 @@ class Origins:
         x = EVIDENCE[c.evidence](phi, d, c.diversity_weight)
         aligned = EVIDENCE[c.evidence](phi, d, 0.0)
         kept = 1.0 if c.value_update == "additive" else 1.0 - c.value_rate
-        raised = bounded(x)
+        raised = bounded(x) if c.value_guard else x
         total = kept + c.value_rate * float(raised.sum())
         rest = float(sum(self.values[line.agent] for line in told))
         if rest <= 0 or abs(total) < 1e-12:
@@ -171,7 +171,8 @@ class Origins:
 def valued_by(terms: Terms) -> Motifair | None:
     """Return the method of these terms, if it values agents by E9."""
     try:
-        config = make_config({**terms.config, "method": terms.method})
+        # Terms older than the option do not name the guard of E9: it was always on.
+        config = make_config({"value_guard": True, **terms.config, "method": terms.method})
         # Our own first: to look through all installed packages takes long.
         method = (METHODS.get(config.method) or find_method(config.method))(config)
     except MotifairError:  # a method or an option that is not installed here

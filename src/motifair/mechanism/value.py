@@ -69,17 +69,17 @@ def quantised(value: Tensor) -> Tensor:
     return torch.round(value, decimals=VALUE_DIGITS)
 
 
-def update_value(value: Tensor, x: Tensor, *, rate: float, rule: str) -> Tensor:
+def update_value(value: Tensor, x: Tensor, *, rate: float, rule: str, guard: bool = True) -> Tensor:
     """E9: r_i ← r_i^{t−1} + α1·x_i^t, then r_i^t = r_i / Σ_j r_j, all `(..., A)`.
 
     `x` is the evidence, `rate` is α1; `rule="ema"` keeps (1−α1) of the old value instead of all of
-    it. Evidence passes through `bounded` first.
+    it. With the `guard` evidence passes through `bounded` first.
 
     >>> r = torch.tensor([0.5, 0.5])
     >>> update_value(r, torch.tensor([1.0, 0.0]), rate=1.0, rule="additive").tolist()
     [0.75, 0.25]
     """
-    x = bounded(x)
+    x = bounded(x) if guard else x
     kept = 1.0 if rule == "additive" else 1.0 - rate
     raised = kept * value + rate * x
     total = raised.sum(dim=-1, keepdim=True)

@@ -25,9 +25,9 @@ class Motifair(Method):
     options = frozenset(
         {
             "share", "rings", "max_ring", "chance", "vocabulary_fraction", "tfidf", "alignment_of",
-            "alignment_against", "alignment_rate", "corroboration", "evidence", "value_update",
-            "value_rate", "diversity_weight", "aggregation", "aggregate_length", "beta",
-            "mask_scope", "retention", "reward_step", "own_weight", "prototype_distance",
+            "alignment_against", "alignment_rate", "corroboration", "evidence", "value_guard",
+            "value_update", "value_rate", "diversity_weight", "aggregation", "aggregate_length",
+            "beta", "mask_scope", "retention", "reward_step", "own_weight", "prototype_distance",
             "prototype_reduce", "prototype_weight", "budget", "payoff", "contribution",
         }
     )  # fmt: skip
@@ -128,7 +128,9 @@ class Motifair(Method):
         """E9."""
         c = self.config
         x = EVIDENCE[c.evidence](alignment, seen.diversity, c.diversity_weight)
-        return update_value(seen.value, x, rate=c.value_rate, rule=c.value_update)
+        return update_value(
+            seen.value, x, rate=c.value_rate, rule=c.value_update, guard=c.value_guard
+        )
 
     def ratio(self, seen: Seen, value: Tensor) -> Tensor:
         """E3."""
