@@ -118,6 +118,27 @@ def test_own_graphs_run_from_lists_and_from_a_mapping_of_agents() -> None:
     assert mapped.config.agents == 3
 
 
+def rings(classes: tuple[int, ...], count: int = 30) -> list[nx.Graph]:
+    """Rings whose size and label say their class."""
+    graphs = []
+    for k in range(count):
+        y = classes[k % len(classes)]
+        graph = nx.cycle_graph(3 + y, create_using=nx.Graph)
+        graph.graph["y"] = y
+        nx.set_node_attributes(graph, y, "label")
+        graphs.append(graph)
+    return graphs
+
+
+def test_a_class_is_the_same_class_for_every_agent() -> None:
+    parties = {"bank-a": rings((0, 1)), "bank-b": rings((1, 2)), "lab": rings((0, 2))}
+    options = {k: v for k, v in QUICK.items() if k != "agents"} | {"rounds": 60}
+    result = motifair.run(parties, method="fedavg", learning_rate=0.01, **options)
+    frame = result.to_frame()
+    assert frame["accuracy"].tolist() == [1.0, 1.0, 1.0]
+    assert frame["self_train"].tolist() == [1.0, 1.0, 1.0]
+
+
 def test_two_real_datasets_are_two_agents(data_dir: Path) -> None:
     options = {k: v for k, v in QUICK.items() if k != "agents"}
     result = motifair.run(

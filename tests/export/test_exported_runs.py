@@ -16,7 +16,9 @@ from motifair.experiments.plan import read_plan, split_data
 from motifair.export import load_model, predict
 from motifair.export.runs import export_run
 from motifair.federation.state import load_state
-from motifair.graphs.graph_set import Ints
+from motifair.graphs.graph_set import GraphSet, Ints
+from motifair.graphs.read import read_graphs
+from motifair.graphs.tu import write_tu
 
 WITH_OWN = ("motifair", "fedavg-own")
 
@@ -90,6 +92,22 @@ def test_classes_are_those_of_the_file(data_dir: Path, tmp_path: Path) -> None:
     run("MUTAG", out=where, data_dir=data_dir, method="fedavg", **{**QUICK, "rounds": 1})
     made = export_run(where, tmp_path / "models")
     assert {load_model(path).schema.classes for path in made} == {(-1, 1)}
+
+
+def test_classes_of_agents_own_folders_are_called_as_in_their_files(tmp_path: Path) -> None:
+    for agent, classes in {"bank-a": [0, 1], "bank-b": [1, 2], "lab": [0, 2]}.items():
+        target = [k % 2 for k in range(20)]
+        pairs = [[2 * k, 2 * k + 1] for k in range(20)]
+        graphs = GraphSet.build("own", [2] * 20, pairs, target, class_values=classes)
+        write_tu(graphs, tmp_path / agent)
+    where = tmp_path / "run"
+    folders = ",".join(f"{tmp_path / agent}/" for agent in ("bank-a", "bank-b", "lab"))
+    options = {k: v for k, v in QUICK.items() if k != "agents"}
+    run(folders, out=where, method="fedavg", **options)
+    made = export_run(where, tmp_path / "models")
+    assert {load_model(path).schema.classes for path in made} == {(0, 1, 2)}
+    found = predict(load_model(made[-1]), read_graphs(tmp_path / "lab"))
+    assert set(found["label"]) <= {0, 1, 2}
 
 
 def test_a_run_that_is_not_finished_is_refused(tmp_path: Path) -> None:

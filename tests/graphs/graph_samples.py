@@ -46,7 +46,7 @@ def graph_sets(
         nodes=nodes,
         edges=edges,
         target=several(st.integers(0, 2), len(nodes)),
-        classes=3,
+        class_values=range(3),
         node_label=several(label, first),
         edge_label=several(label, len(edges)) if marked else None,
         attribute=several(st.tuples(numbers, numbers), first) if attributes else None,
@@ -108,7 +108,7 @@ def renumbered(graphs: GraphSet, rng: np.random.Generator) -> tuple[GraphSet, np
         nodes=graphs.nodes,
         edges=new[pairs],
         target=graphs.target,
-        classes=graphs.classes,
+        class_values=graphs.class_values,
         node_label=None if graphs.node_label is None else graphs.node_label[old],
         edge_label=None if graphs.edge_label is None else graphs.edge_label[entry],
     )

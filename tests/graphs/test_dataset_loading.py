@@ -74,6 +74,44 @@ def test_a_mapping_gives_each_agent_its_graphs() -> None:
     assert data.graphs.target.tolist() == [1, 0, 0, 1, 0]
 
 
+@pytest.mark.parametrize("kind", ["objects", "folders"])
+def test_classes_of_agents_own_graphs_are_joined_by_value(kind: str, tmp_path: Path) -> None:
+    held = {"bank-a": (0, 1), "bank-b": (1, 2), "lab": (0, 2)}
+    if kind == "objects":
+        data = load_dataset(
+            {a: [ring(3, y) for y in ys] for a, ys in held.items()}, agents=9, seed=0
+        )
+    else:
+        folders = [
+            write_parts(tmp_path / a, "OWN", {**OWN, "graph_labels": "{}\n{}\n".format(*ys)})
+            for a, ys in held.items()
+        ]
+        data = load_dataset(",".join(f"{folder}/" for folder in folders), agents=9, seed=0)
+    assert data.owners == ("bank-a", "bank-b", "lab")
+    assert data.graphs.class_values == (0, 1, 2)
+    assert data.graphs.target.tolist() == [0, 1, 1, 2, 0, 2]
+
+
+def test_classes_of_different_published_datasets_are_joined_by_position(
+    data_dir: Path, tmp_path: Path
+) -> None:
+    # MUTAG calls its classes -1 and 1, IMDB-MULTI (found by name) 1, 2 and 3.
+    data = load_dataset("MUTAG,IMDB-MULTI", agents=9, seed=0, data_dir=data_dir)
+    assert data.schemas == ("IMDB-MULTI", "MUTAG")
+    assert [s.class_values for s in data.sources] == [(1, 2, 3), (-1, 1)]
+    assert data.graphs.class_values == (0, 1, 2)
+    assert set(data.graphs.target[data.owner == 1].tolist()) == {0, 1}
+    # Own graphs are joined by value among themselves, whoever else is there.
+    mine = [
+        write_parts(tmp_path / name, "OWN", {**OWN, "graph_labels": labels})
+        for name, labels in {"a": "0\n1\n", "b": "1\n2\n"}.items()
+    ]
+    mixed = load_dataset(",".join([*map(str, mine), "MUTAG"]), agents=9, seed=0, data_dir=data_dir)
+    assert mixed.schemas == ("MUTAG", "own graphs")
+    own = mixed.graphs.target[np.isin(mixed.owner, [1, 2])]
+    assert own.tolist() == [0, 1, 1, 2]
+
+
 def test_a_list_of_graphs_is_a_dataset_that_nobody_holds_yet() -> None:
     data = load_dataset([ring(3, 0), ring(4, 1)], agents=2, seed=0)
     assert data.owner is None

@@ -97,7 +97,7 @@ def test_joining_drops_what_not_all_sets_have(rich: GraphSet, poor: GraphSet) ->
 
 
 def test_joining_drops_attributes_of_different_width_and_takes_the_most_classes() -> None:
-    narrow = GraphSet.build("n", [1], [], [0], classes=2, attribute=[[1.0]])
+    narrow = GraphSet.build("n", [1], [], [0], class_values=[0, 1], attribute=[[1.0]])
     wide = GraphSet.build("w", [1], [], [2], attribute=[[1.0, 2.0]])
     joined = GraphSet.concatenate("joined", [narrow, wide])
     assert joined.attribute is None

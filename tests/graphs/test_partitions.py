@@ -22,7 +22,8 @@ HUNDREDTHS = st.integers(1, 99)
 
 def dataset(target: list[int] | np.ndarray, owner: list[int] | None = None) -> Dataset:
     """Graphs of a single node, of the given classes and owners."""
-    graphs = GraphSet.build("dots", nodes=[1] * len(target), edges=[], target=target, classes=2)
+    nodes, classes = [1] * len(target), range(2)
+    graphs = GraphSet.build("dots", nodes, edges=[], target=target, class_values=classes)
     if owner is None:
         return Dataset(graphs)
     names = tuple(f"owner-{k}" for k in range(max(owner) + 1))

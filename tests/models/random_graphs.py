@@ -33,7 +33,7 @@ def random_graphs(count: int, seed: int) -> GraphSet:
         nodes=nodes,
         edges=edges,
         target=rng.integers(CLASSES, size=count),
-        classes=CLASSES,
+        class_values=range(CLASSES),
         node_label=label,
         attribute=rng.normal(size=(total, 2)) * [1, 100] + [0, 5],
     )

@@ -13,13 +13,11 @@ from motifair.config import Config, make_config
 from motifair.cores import usable_cores
 from motifair.errors import MotifairError
 from motifair.files import read_json
-from motifair.graphs.dataset import EMBEDDED, GENERATED, Dataset, Objects, load_dataset
+from motifair.graphs.dataset import EMBEDDED, GENERATED, OWN, Dataset, Objects, load_dataset
 from motifair.graphs.features import resolve_features
 from motifair.graphs.split import Split, make_split
 from motifair.graphs.tu import data_folder
 from motifair.methods import MECHANISM_OPTIONS, find_method, make_method, name_of, refuse_unused
-
-OWN = "own graphs"
 
 
 @dataclass(frozen=True)
@@ -103,12 +101,12 @@ def _with_owners(config: Config, data: Dataset, given: Mapping[str, Any]) -> Con
 
 def _check_domains(config: Config, data: Dataset) -> None:
     """Refuse to share all parameters between datasets whose inputs do not mean the same."""
-    kinds = sorted(set(data.schemas))
     labelled = resolve_features(data.graphs, config.features) == "label"
-    if len(kinds) > 1 and labelled and make_method(config).share == "all":
+    if len(data.schemas) > 1 and labelled and make_method(config).share == "all":
         raise MotifairError(
-            f"The node labels of {' and '.join(kinds)} do not mean the same, so {config.method} "
-            "cannot share all parameters between them; use share=conv (or features=degree)."
+            f"The node labels of {' and '.join(data.schemas)} do not mean the same, so "
+            f"{config.method} cannot share all parameters between them; use share=conv (or "
+            "features=degree)."
         )
 
 

@@ -37,7 +37,8 @@ def predict(exported: Exported, graphs: GraphSet) -> pd.DataFrame:
 def _probabilities(exported: Exported, graphs: GraphSet) -> np.ndarray:
     model, row = exported.model, exported.weights[None]
     own = None if exported.own is None else exported.own[None]
-    graphs = replace(graphs, target=np.zeros_like(graphs.target), classes=model.classes)
+    target = np.zeros_like(graphs.target)
+    graphs = replace(graphs, target=target, class_values=exported.schema.classes)
     shard = make_shard(
         graphs,
         exported.features,

@@ -16,10 +16,7 @@ from motifair.federation.history import History
 from motifair.federation.members import prepare
 from motifair.federation.simulation import Simulation
 from motifair.federation.state import FederationState, load_history, load_state
-from motifair.graphs.dataset import GENERATED
 from motifair.graphs.features import fit_features
-from motifair.graphs.read import read_graphs
-from motifair.graphs.tu import download, locate
 
 
 def export_run(run_dir: Path, out: Path) -> list[Path]:
@@ -29,11 +26,10 @@ def export_run(run_dir: Path, out: Path) -> list[Path]:
     """
     plan = read_plan(run_dir)
     jobs = [job for job in list_jobs(plan, run_dir, run_dir) if job.part == "method"]
-    classes = _classes(plan)
-    return [path for job in jobs for path in _export(plan, job, classes, out)]
+    return [path for job in jobs for path in _export(plan, job, out)]
 
 
-def _export(plan: Plan, job: Job, classes: list[int], out: Path) -> list[Path]:
+def _export(plan: Plan, job: Job, out: Path) -> list[Path]:
     config, seed = plan.config, plan.config.seed + job.number
     state, history = _finished(plan, job)
     members = prepare(config, split_data(plan, job.number), seed=seed)
@@ -41,7 +37,7 @@ def _export(plan: Plan, job: Job, classes: list[int], out: Path) -> list[Path]:
     about = {
         "method": config.method,
         "rounds": config.rounds,
-        "classes": classes,
+        "classes": list(plan.data.graphs.class_values),
         "dataset": config.dataset,
         "seed": seed,
     }
@@ -82,12 +78,3 @@ def _finished(plan: Plan, job: Job) -> tuple[FederationState, History]:
             "with motifair resume first."
         )
     return load_state(job.path, torch.device("cpu")), history
-
-
-def _classes(plan: Plan) -> list[int]:
-    """Return the classes as the dataset's file calls them; several files have no common names."""
-    name = plan.config.dataset
-    if name in GENERATED or "," in name:
-        return list(range(plan.data.graphs.classes))
-    path = locate(name, plan.data_dir) or download(name)
-    return [int(c) for c in np.unique(read_graphs(path).target)]

@@ -55,7 +55,7 @@ def from_objects(name: str, graphs: Sequence[Any]) -> GraphSet:
         nodes=nodes,
         edges=np.concatenate([p["edges"] + k for p, k in zip(parts, shift, strict=True)]),
         target=target,
-        classes=len(values),
+        class_values=values.tolist(),
         node_label=join("node_label"),
         edge_label=join("edge_label"),
         attribute=join("attribute"),

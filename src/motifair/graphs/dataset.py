@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,28 +18,45 @@ from motifair.graphs.tu import KNOWN, load_tu
 
 EMBEDDED = "planted"
 GENERATED = (EMBEDDED, TWITTER_LIKE)
+OWN = "own graphs"
 
 Objects = Sequence[Any] | Mapping[str, Sequence[Any]]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What one agent's graphs are, before they are joined to those of the others.
+
+    `schema` names the published dataset they come from, or is `OWN`: node labels, attributes and
+    classes mean the same only within one schema. Agents' own graphs are taken to share one.
+    """
+
+    schema: str
+    class_values: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Dataset:
     """Graphs; with `owner`, the agent (an index into `owners`) that holds each graph.
 
-    `schemas` names, for each agent, the published dataset its graphs come from: node labels mean
-    the same only within one. Agents' own graphs are taken to speak of the same labels.
+    `sources` says of each agent what it brought, where agents brought their own datasets.
     """
 
     graphs: GraphSet
     owner: Ints | None = None
     owners: tuple[str, ...] = ()
     roles: tuple[str, ...] = ()
-    schemas: tuple[str, ...] = ()
+    sources: tuple[Source, ...] = ()
 
     @property
     def name(self) -> str:
         """The name under which results are filed."""
         return self.graphs.name
+
+    @property
+    def schemas(self) -> tuple[str, ...]:
+        """The different schemas of the agents' graphs, sorted."""
+        return tuple(sorted({source.schema for source in self.sources}))
 
 
 def load_dataset(
@@ -49,7 +66,8 @@ def load_dataset(
 
     `planted` is generated from `seed` for `agents` agents; `twitter-like`, too, is generated, but
     is the same whatever the seed, as a file would be. Several names or paths joined by commas, or
-    a mapping from agent to graphs, give each agent its own dataset.
+    a mapping from agent to graphs, give each agent its own dataset: the classes of graphs given by
+    path or as objects are joined by value, those of different published datasets by position.
     """
     if not isinstance(dataset, str):
         return _from_memory(dataset)
@@ -57,7 +75,7 @@ def load_dataset(
         made = planted(agents, seed)
         return Dataset(made.graphs, made.owner, agent_names(agents), made.roles)
     if "," in dataset:
-        return _owned(*_joined(dataset.split(","), data_dir))
+        return _joined(dataset.split(","), data_dir)
     return Dataset(_load(dataset, data_dir))
 
 
@@ -93,25 +111,47 @@ def _load(dataset: str, data_dir: Path | None) -> GraphSet:
 
 def _from_memory(objects: Objects) -> Dataset:
     if isinstance(objects, Mapping):
-        return _owned(list(objects), [from_objects(n, list(g)) for n, g in objects.items()])
-    return Dataset(from_objects("own graphs", list(objects)))
+        held = [from_objects(name, list(graphs)) for name, graphs in objects.items()]
+        return _owned(list(objects), held, [OWN] * len(held))
+    return Dataset(from_objects(OWN, list(objects)))
 
 
-def _joined(parts: list[str], data_dir: Path | None) -> tuple[list[str], list[GraphSet]]:
+def _joined(parts: list[str], data_dir: Path | None) -> Dataset:
     if EMBEDDED in parts:
         raise MotifairError(
             f"{EMBEDDED} has agents of its own and cannot be joined to others; leave it out."
         )
-    return [_stem(p) for p in parts], [_load(p, data_dir) for p in parts]
+    held = [_load(part, data_dir) for part in parts]
+    schemas = [_schema(part, graphs) for part, graphs in zip(parts, held, strict=True)]
+    return _owned([_stem(part) for part in parts], held, schemas)
 
 
-def _owned(agents: Sequence[str], held: Sequence[GraphSet]) -> Dataset:
+def _schema(part: str, graphs: GraphSet) -> str:
+    """A name stands for a published dataset, a path for the user's own graphs, unless known."""
+    own = graphs.name not in {*KNOWN, TWITTER_LIKE} and Path(part).expanduser().exists()
+    return OWN if own else graphs.name
+
+
+def _owned(agents: Sequence[str], held: Sequence[GraphSet], schemas: Sequence[str]) -> Dataset:
     if len(agents) < 2 or len(set(agents)) < len(agents):
         raise MotifairError("Each agent its own dataset needs at least two, under different names.")
     names = sorted(agents)
-    sets = [held[agents.index(n)] for n in names]
+    order = [agents.index(n) for n in names]
+    sets = [held[k] for k in order]
+    sources = tuple(Source(schemas[k], held[k].class_values) for k in order)
     owner = np.repeat(np.arange(len(sets)), [len(s) for s in sets])
-    published = {*KNOWN, TWITTER_LIKE}
-    schemas = tuple(s.name if s.name in published else "own graphs" for s in sets)
+    if len(set(schemas)) > 1:
+        sets = _by_position(sets, sources)
     joined = GraphSet.concatenate("+".join(names), sets)
-    return Dataset(joined, owner, tuple(names), schemas=schemas)
+    return Dataset(joined, owner, tuple(names), sources=sources)
+
+
+def _by_position(sets: Sequence[GraphSet], sources: Sequence[Source]) -> list[GraphSet]:
+    """Call classes by their number within their schema: across schemas values mean nothing."""
+    numbered = []
+    for graphs, source in zip(sets, sources, strict=True):
+        alike = [s.class_values for s in sources if s.schema == source.schema]
+        values = sorted({value for one in alike for value in one})
+        target = graphs.numbered(values)
+        numbered.append(replace(graphs, target=target, class_values=tuple(range(len(values)))))
+    return numbered

@@ -22,7 +22,8 @@ class GraphSet:
 
     Graph g holds the nodes `node_start[g]:node_start[g+1]`; the neighbours of node v, numbered
     within the whole set and sorted, are `neighbour[edge_start[v]:edge_start[v+1]]`, so every edge
-    stands twice. `target` is the class of each graph, `0..classes-1`.
+    stands twice. `target` is the class of each graph, `0..classes-1`, and `class_values` are the
+    classes as the source of the graphs calls them, in ascending order.
     """
 
     name: str
@@ -30,7 +31,7 @@ class GraphSet:
     edge_start: Ints
     neighbour: Ints
     target: Ints
-    classes: int
+    class_values: tuple[int, ...]
     node_label: Ints | None = None
     edge_label: Ints | None = None
     attribute: Floats | None = None
@@ -43,7 +44,7 @@ class GraphSet:
         edges: ArrayLike,
         target: ArrayLike,
         *,
-        classes: int | None = None,
+        class_values: Sequence[int] | None = None,
         node_label: ArrayLike | None = None,
         edge_label: ArrayLike | None = None,
         attribute: ArrayLike | None = None,
@@ -51,7 +52,8 @@ class GraphSet:
         """Build from the node count of each graph and an `(E, 2)` list of edges.
 
         Edges number nodes within the whole set. Loops are dropped, repeated edges and both
-        directions of one edge are merged (the first edge label wins).
+        directions of one edge are merged (the first edge label wins). Without `class_values`
+        classes are called by their number.
 
         >>> edges = [[0, 1], [1, 0], [1, 2], [2, 2]]
         >>> path = GraphSet.build("path", nodes=[3], edges=edges, target=[0])
@@ -65,13 +67,15 @@ class GraphSet:
         labels = None if edge_label is None else np.asarray(edge_label, dtype=np.int64)
         pairs, labels = _both_ways(pairs, labels, int(node_start[-1]))
         count = np.bincount(pairs[:, 0], minlength=int(node_start[-1]))
+        if class_values is None:
+            class_values = range(int(target.max(initial=-1)) + 1)
         return cls(
             name=name,
             node_start=node_start,
             edge_start=_starts(count),
             neighbour=pairs[:, 1].copy(),
             target=target,
-            classes=int(target.max(initial=-1)) + 1 if classes is None else classes,
+            class_values=tuple(class_values),
             node_label=None if node_label is None else np.asarray(node_label, dtype=np.int64),
             edge_label=labels,
             attribute=None if attribute is None else np.asarray(attribute, dtype=np.float64),
@@ -82,6 +86,11 @@ class GraphSet:
 
     def __repr__(self) -> str:
         return f"GraphSet({self.name}: {len(self)} graphs, {self.classes} classes)"
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return len(self.class_values)
 
     @property
     def nodes(self) -> Ints:
@@ -121,7 +130,7 @@ class GraphSet:
             nodes=self.nodes,
             edges=edges,
             target=self.target,
-            classes=self.classes,
+            class_values=self.class_values,
             node_label=self.node_label,
             edge_label=edge_label,
             attribute=self.attribute,
@@ -148,7 +157,17 @@ class GraphSet:
 
     @classmethod
     def concatenate(cls, name: str, sets: Sequence[GraphSet]) -> GraphSet:
-        """Put sets one after another; what not all of them have is dropped."""
+        """Put sets one after another; what not all of them have is dropped.
+
+        Classes are joined by what they are called: those of the result are the union.
+
+        >>> first = GraphSet.build("a", [1, 1], [], [0, 1], class_values=[0, 2])
+        >>> second = GraphSet.build("b", [1, 1], [], [0, 1], class_values=[1, 2])
+        >>> joined = GraphSet.concatenate("both", [first, second])
+        >>> joined.class_values, joined.target.tolist()
+        ((0, 1, 2), [0, 2, 1, 2])
+        """
+        values = sorted({value for s in sets for value in s.class_values})
 
         def join(field: str) -> NDArray[np.generic] | None:
             parts = [getattr(s, field) for s in sets]
@@ -164,12 +183,16 @@ class GraphSet:
             neighbour=np.concatenate(
                 [s.neighbour + k for s, k in zip(sets, shift[:-1], strict=True)]
             ),
-            target=np.concatenate([s.target for s in sets]),
-            classes=max(s.classes for s in sets),
+            target=np.concatenate([s.numbered(values) for s in sets]),
+            class_values=tuple(values),
             node_label=join("node_label"),  # type: ignore[arg-type]
             edge_label=join("edge_label"),  # type: ignore[arg-type]
             attribute=join("attribute"),  # type: ignore[arg-type]
         )
+
+    def numbered(self, class_values: Sequence[int]) -> Ints:
+        """Return `target` as it is among other classes, which include those of these graphs."""
+        return np.searchsorted(class_values, self.class_values)[self.target]
 
     def digest(self) -> str:
         """Return the SHA-256 of structure, labels and classes (attributes do not count)."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +11,6 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
-import pandas as pd
 import torch
 from networkx.readwrite.graphml import GraphMLReader
 
@@ -140,7 +138,7 @@ def conform(graphs: GraphSet, schema: Schema) -> GraphSet:
     """
     check_schema(graphs, schema)
     target = np.searchsorted(np.array(schema.classes), graphs.target)
-    return replace(graphs, target=target, classes=len(schema.classes))
+    return replace(graphs, target=target, class_values=schema.classes)
 
 
 def _check_labels(graphs: GraphSet, schema: Schema) -> None:
@@ -188,7 +186,12 @@ def _classes(target: Ints) -> tuple[int, ...]:
 
 
 def _with_classes(graphs: GraphSet, target: Ints) -> GraphSet:
-    return replace(graphs, target=target, classes=len(_classes(target)))
+    return replace(graphs, target=target, class_values=_classes(target))
+
+
+def _as_called(graphs: GraphSet) -> GraphSet:
+    """Return graphs whose `target` holds the classes as the files call them."""
+    return _with_classes(graphs, np.array(graphs.class_values, np.int64)[graphs.target])
 
 
 def _read_tu(path: Path) -> GraphSet:
@@ -207,8 +210,7 @@ def _read_tu(path: Path) -> GraphSet:
             raise corrupt(path) from error
     if labels is None:
         return _with_classes(graphs, np.full(len(graphs), NO_CLASS))
-    frame = pd.read_csv(io.BytesIO(labels), header=None, skipinitialspace=True)
-    return _with_classes(graphs, frame[0].to_numpy(dtype=np.int64))
+    return _as_called(graphs)
 
 
 def _one_class(indicator: bytes) -> bytes:
@@ -327,10 +329,7 @@ def _joined(name: str, objects: list[Any]) -> GraphSet:
                 f"Graph {g} of {name} has {show} at its nodes, but graph 0 has {shows[0]}; "
                 "give all graphs the same."
             )
-    graphs = from_objects(name, objects)
-    raw = [o.graph["y"] if isinstance(o, nx.Graph) else o.y for o in objects]
-    target = np.array([int(np.asarray(y).reshape(-1)[0]) for y in raw])
-    return _with_classes(graphs, target)
+    return _as_called(from_objects(name, objects))
 
 
 def _shows(graph: Any) -> str:

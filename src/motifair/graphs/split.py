@@ -40,8 +40,8 @@ class Split:
             if self.roles:
                 row["role"] = self.roles[k]
             row |= {"train": len(train), "test": len(test)}
-            for c in range(self.graphs.classes):
-                row[f"class {c}"] = int((target[train] == c).sum())
+            for c, value in enumerate(self.graphs.class_values):
+                row[f"class {value}"] = int((target[train] == c).sum())
             row["nodes"] = int(self.graphs.nodes[train].sum())
             rows.append(row)
         return pd.DataFrame(rows).set_index("agent")

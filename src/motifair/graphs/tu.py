@@ -134,7 +134,7 @@ def write_tu(graphs: GraphSet, folder: Path) -> None:
     tables: dict[str, np.ndarray | None] = {
         "A": np.concatenate([pairs, pairs[:, ::-1]]) + 1,
         "graph_indicator": graphs.node_graph + 1,
-        "graph_labels": graphs.target,
+        "graph_labels": np.array(graphs.class_values)[graphs.target],
         "node_labels": graphs.node_label,
         "node_attributes": graphs.attribute,
     }
@@ -259,7 +259,7 @@ def parse(name: str, read: Reader) -> GraphSet:
         nodes=np.bincount(indicator - 1, minlength=len(raw_target)),
         edges=edges - 1,
         target=target,
-        classes=len(values),
+        class_values=values.tolist(),
         node_label=None if node_label is None else node_label[:, 0],
         edge_label=None if edge_label is None else edge_label[:, 0],
         attribute=table("node_attributes", np.float64),
