@@ -170,9 +170,41 @@ def test_unusable_objects_are_refused_in_a_sentence(
         from_objects("mine", objects())
 
 
+ONE_CLASS = "give each graph one class: y as a single whole number"
+
+
+def measured(y: Any) -> Data:
+    return Data(edge_index=torch.tensor([[0, 1], [1, 2]]), y=y, num_nodes=3)
+
+
+@pytest.mark.parametrize(
+    ("graph", "shown"),
+    [
+        pytest.param(measured(torch.zeros(1, 12)), r"y of shape \(1, 12\)", id="multi-label"),
+        pytest.param(measured(torch.tensor([0, 1, 0])), r"y of shape \(3,\)", id="node-level"),
+        pytest.param(measured(torch.tensor([])), r"y of shape \(0,\)", id="empty"),
+        pytest.param(measured(torch.tensor([[0.37]])), r"y = 0\.37", id="regression"),
+        pytest.param(measured(torch.tensor([torch.nan])), "y = nan", id="missing"),
+        pytest.param(ring([1, 0]), r"y of shape \(2,\)", id="NetworkX multi-label"),
+        pytest.param(ring(0.5), r"y = 0\.5", id="NetworkX regression"),
+        pytest.param(ring(float("inf")), "y = inf", id="NetworkX infinite"),
+        pytest.param(ring("toxic"), "y = 'toxic'", id="NetworkX text"),
+    ],
+)
+def test_a_target_that_is_no_single_class_is_refused(graph: Any, shown: str) -> None:
+    with pytest.raises(MotifairError, match=f"Graph 0 of mine has {shown}; {ONE_CLASS}"):
+        from_objects("mine", [graph])
+
+
+@pytest.mark.parametrize("y", [torch.tensor([[2]]), torch.tensor(2.0), [2], np.int8(2), 2])
+def test_one_whole_number_is_a_class_however_it_is_wrapped(y: Any) -> None:
+    assert from_objects("mine", [measured(y)]).class_values == (2,)
+
+
 @pytest.mark.parametrize(
     "objects",
     [
+        pytest.param(lambda: [pair(x=torch.zeros(2, 3, 3))], id="three-dimensional PyG inputs"),
         pytest.param(lambda: [ring(label="C")], id="node labels as text"),
         pytest.param(lambda: [ring(y="toxic")], id="a class as text"),
         pytest.param(lambda: [ring(), pair()], id="NetworkX first, then PyG"),

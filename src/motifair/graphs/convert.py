@@ -9,7 +9,7 @@ import networkx as nx
 import numpy as np
 
 from motifair.errors import MotifairError
-from motifair.graphs.graph_set import GraphSet, whole_numbers
+from motifair.graphs.graph_set import GraphSet
 
 
 def from_objects(name: str, graphs: Sequence[Any]) -> GraphSet:
@@ -68,17 +68,17 @@ def _pyg(name: str, number: int, graph: Any) -> dict[str, Any]:
             f"Graph {number} of {name} is neither a NetworkX graph with graph['y'] nor a PyG Data "
             "with edge_index and y; give it a class."
         )
-    edges = graph.edge_index.numpy().T.astype(np.int64)
+    edges = _array(graph.edge_index).T.astype(np.int64)
     nodes = int(graph.num_nodes)
     _within(name, number, edges, nodes)
-    x = None if graph.x is None else _columns(graph.x.numpy())
-    edge_attr = None if graph.edge_attr is None else graph.edge_attr.numpy()
+    x = None if graph.x is None else _columns(_array(graph.x))
+    edge_attr = None if graph.edge_attr is None else _array(graph.edge_attr)
     # A graph without edges says nothing about edge labels, so it does not take them from others.
     edge_label = _one_hot(edge_attr) if len(edges) else np.zeros(0, np.int64)
     return {
         "nodes": nodes,
         "edges": edges.reshape(-1, 2),
-        "y": whole_numbers(np.asarray(graph.y).reshape(-1)[:1])[0],
+        "y": _class(name, number, graph.y),
         "node_label": _one_hot(x),
         "edge_label": edge_label,
         "attribute": x,
@@ -104,16 +104,39 @@ def _networkx(name: str, number: int, graph: nx.Graph[Any]) -> dict[str, Any]:
     return {
         "nodes": len(place),
         "edges": edges.reshape(-1, 2),
-        "y": whole_numbers([graph.graph["y"]])[0],
+        "y": _class(name, number, graph.graph["y"]),
         "node_label": read(node_data, "label", np.int64),
         "edge_label": edge_label,
         "attribute": None if x is None else _columns(x),
     }
 
 
+def _array(value: Any) -> np.ndarray:
+    """Return a tensor (wherever it is, and whether it was trained on) or numbers as an array."""
+    return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+
+
+def _class(name: str, number: int, y: Any) -> int:
+    """Return the class of a graph; refuse several, and what is no whole number."""
+    values = _array(y)
+    if values.size != 1:
+        shown = f"y of shape {values.shape}"
+    else:
+        value = values.item()
+        if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+            return int(value)
+        shown = f"y = {value:g}" if isinstance(value, float) else f"y = {value!r}"
+    raise MotifairError(
+        f"Graph {number} of {name} has {shown}; give each graph one class: y as a single whole "
+        "number."
+    )
+
+
 def _columns(values: np.ndarray) -> np.ndarray:
     """Return attributes as rows; a bare number for each node is one column."""
     rows = values.astype(float)
+    if rows.ndim > 2:
+        raise ValueError(f"x has {rows.ndim} dimensions")
     return rows[:, None] if rows.ndim == 1 else rows
 
 

@@ -226,9 +226,11 @@ def parse(name: str, read: Reader) -> GraphSet:
                 raise ValueError("a number is missing")
             return whole_numbers(frame.to_numpy())
         except (ValueError, OverflowError, pd.errors.ParserError) as error:
+            wanted = "numbers separated by commas"
+            if part == "graph_labels":
+                wanted = "classes, one whole number in each line"
             raise MotifairError(
-                f"{name}_{part}.txt cannot be read as numbers separated by commas; "
-                "mend or replace the file."
+                f"{name}_{part}.txt cannot be read as {wanted}; fix or replace the file."
             ) from error
 
     def required(part: str) -> np.ndarray:
@@ -238,8 +240,13 @@ def parse(name: str, read: Reader) -> GraphSet:
         return found
 
     indicator = required("graph_indicator")[:, 0]
-    raw_target = required("graph_labels")[:, 0]
-    edges = required("A")
+    labels = required("graph_labels")
+    if labels.shape[1] != 1:
+        raise MotifairError(
+            f"{name}_graph_labels.txt has {labels.shape[1]} numbers in a line; give each graph one "
+            "class: a single whole number."
+        )
+    raw_target, edges = labels[:, 0], required("A")
     if edges.shape[1] != 2:
         raise MotifairError(f"{name}_A.txt needs two node numbers in each line.")
     if (np.diff(indicator) < 0).any() or indicator.min() < 1 or indicator.max() > len(raw_target):
