@@ -62,7 +62,9 @@ class Config:
     test_fraction: float = _option(0.1, "held out in each agent", above=0, below=1)
     perturbation: str = _option("none", "quality tiers of the paper", choices=("none", "tiers"))
     features: str = _option(
-        "auto", "node inputs", choices=("auto", "label", "degree", "attributes")
+        "auto",
+        "node inputs; auto: labels, else attributes, else degrees",
+        choices=("auto", "label", "degree", "attributes"),
     )
     # Model and local training
     local_epochs: int = _option(1, "local epochs a round [E]", least=1)

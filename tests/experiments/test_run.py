@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from torch_geometric.data import Data
 
 import motifair
 from motifair.errors import MotifairError
 from motifair.experiments.plan import make_plan, read_plan, split_data
+from motifair.experiments.result import Result
+from motifair.experiments.run import execute
+from motifair.graphs.convert import from_objects
+from motifair.graphs.tu import write_tu
 
 QUICK = {"rounds": 3, "agents": 4, "hidden": 16, "threads": 1, "device": "cpu"}
 
@@ -137,6 +144,101 @@ def test_a_class_is_the_same_class_for_every_agent() -> None:
     frame = result.to_frame()
     assert frame["accuracy"].tolist() == [1.0, 1.0, 1.0]
     assert frame["self_train"].tolist() == [1.0, 1.0, 1.0]
+
+
+def triangles(width: int = 2, count: int = 40, seed: int = 0) -> list[Data]:
+    """Equal triangles: only the attributes of their nodes say the class."""
+    rng = np.random.default_rng(seed)
+    edges = torch.tensor([[0, 1, 1, 2, 2, 0], [1, 0, 2, 1, 0, 2]])
+    return [
+        Data(
+            x=torch.tensor(rng.normal(3 * (k % 2), 0.3, (3, width))),
+            edge_index=edges,
+            y=torch.tensor([k % 2]),
+        )
+        for k in range(count)
+    ]
+
+
+def test_a_class_that_only_attributes_say_is_learnt_without_setting_anything() -> None:
+    options = {**QUICK, "rounds": 30, "learning_rate": 0.01, "method": "fedavg"}
+    result = motifair.run(triangles(count=120), partition="iid", **options)
+    assert result.config.features == "attributes"
+    assert result.mean["personalised_accuracy"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("parties", "sentence"),
+    [
+        (
+            {"bank-a": triangles(2), "bank-b": triangles(2), "lab": triangles(3)},
+            r"\(bank-a, bank-b: 2 attributes; lab: 3 attributes\); give .* use features=degree",
+        ),
+        (
+            {
+                "bank-a": own_graphs(20),
+                "lab": [nx.Graph(g.edges, y=g.graph["y"]) for g in own_graphs(20)],
+            },
+            r"\(bank-a: labels; lab: neither labels nor attributes\); give .* use features=degree",
+        ),
+    ],
+)
+def test_agents_with_other_inputs_are_refused_unless_inputs_are_chosen(
+    parties: dict[str, list[Any]], sentence: str
+) -> None:
+    for options in ({}, {"features": "auto"}):
+        with pytest.raises(MotifairError, match=sentence):
+            make_plan(parties, options, device="cpu")
+    assert make_plan(parties, {"features": "degree"}, device="cpu").config.features == "degree"
+
+
+def test_attributes_of_unequal_number_do_not_matter_where_all_have_labels() -> None:
+    parties: dict[str, list[Any]] = {"a": own_graphs(20, 1), "b": own_graphs(20, 2)}
+    for width, graphs in enumerate(parties.values(), start=1):
+        for graph in graphs:
+            nx.set_node_attributes(graph, [0.5] * width, "x")
+    assert make_plan(parties, {}, device="cpu").config.features == "label"
+    with pytest.raises(MotifairError, match=r"a: labels and 1 attributes; b: labels and 2"):
+        make_plan(parties, {"features": "attributes"}, device="cpu")
+
+
+def test_the_folder_says_which_inputs_were_used(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    motifair.run(out=out, **QUICK)
+    assert json.loads((out / "config.json").read_text())["options"]["features"] == "label"
+    assert read_plan(out).config.features == "label"
+
+
+def interrupted_in_0_1(dataset: str, out: Path, **options: Any) -> Result:
+    """Run as 0.1 did, which kept `auto`, and take away what a late interruption would."""
+    plan = make_plan(dataset, options, device="cpu", threads=1)
+    plan = replace(plan, config=replace(plan.config, features="auto"))
+    result = execute(plan, out)
+    (out / "summary.json").unlink()
+    (out / "checkpoint" / "split-000-method.safetensors").unlink()
+    return result
+
+
+def test_a_run_of_an_earlier_version_goes_on(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOTIFAIR_DATA", str(data_dir))
+    out = tmp_path / "run"
+    whole = interrupted_in_0_1("MUTAG", out, rounds=3, agents=4, hidden=16)
+    again = execute(read_plan(out), out)
+    pd.testing.assert_frame_equal(again.history, whole.history)
+
+
+def test_a_run_of_an_earlier_version_that_read_graphs_otherwise_is_refused(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_tu(from_objects(name, own_graphs(20)), tmp_path / name)
+    write_tu(from_objects("measured", triangles()), tmp_path / "measured")
+    joined = f"{tmp_path / 'a'},{tmp_path / 'b'}"
+    for dataset, options in ((joined, {}), (str(tmp_path / "measured"), {"agents": 2})):
+        out = tmp_path / f"run-{len(options)}"
+        interrupted_in_0_1(dataset, out, rounds=1, hidden=16, **options)
+        with pytest.raises(MotifairError, match=r"written by motifair 0\.1.* another folder"):
+            read_plan(out)
 
 
 def test_two_real_datasets_are_two_agents(data_dir: Path) -> None:

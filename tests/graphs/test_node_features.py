@@ -96,12 +96,20 @@ def test_scaled_attributes_of_the_training_graphs_have_mean_0_and_deviation_1(
     assert seen.std(axis=0)[varies] == pytest.approx(1)
 
 
-def test_auto_takes_labels_and_else_degrees() -> None:
+def test_auto_takes_labels_else_attributes_else_degrees() -> None:
     unlabelled = replace(STAR_AND_PATH, node_label=None)
-    assert resolve_features(STAR_AND_PATH, "auto") == "label"
-    assert resolve_features(unlabelled, "auto") == "degree"
-    assert fit_features(STAR_AND_PATH, STAR, "auto").kind == "label"
-    assert fit_features(unlabelled, STAR, "auto").kind == "degree"
+    bare = replace(unlabelled, attribute=None)
+    for graphs, kind in ((STAR_AND_PATH, "label"), (unlabelled, "attributes"), (bare, "degree")):
+        assert resolve_features(graphs, "auto") == kind
+        assert fit_features(graphs, STAR, "auto").kind == kind
+
+
+def test_attributes_that_are_not_finite_are_refused_only_where_they_are_used() -> None:
+    attribute = np.full((8, 2), np.nan)
+    holed = replace(STAR_AND_PATH, attribute=attribute)
+    assert resolve_features(holed, "auto") == "label"
+    with pytest.raises(MotifairError, match=r"node 0 of two are not all finite.*features=degree"):
+        resolve_features(replace(holed, node_label=None), "auto")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from motifair.errors import MotifairError
 from motifair.files import read_json
 from motifair.graphs.dataset import EMBEDDED, GENERATED, OWN, Dataset, Objects, load_dataset
 from motifair.graphs.features import resolve_features
+from motifair.graphs.inputs import choose_features
 from motifair.graphs.split import Split, make_split
 from motifair.graphs.tu import data_folder
 from motifair.methods import MECHANISM_OPTIONS, find_method, make_method, name_of, refuse_unused
@@ -69,6 +70,7 @@ def make_plan(
     data = load_dataset(dataset, agents=config.agents, seed=config.seed, data_dir=folder)
     config = _with_owners(config, data, options)
     refuse_unused(config, options)
+    config = replace(config, features=choose_features(data, config.features))
     _check_domains(config, data)
     where = choose_device(device)
     plan = Plan(
@@ -101,10 +103,10 @@ def _with_owners(config: Config, data: Dataset, given: Mapping[str, Any]) -> Con
 
 def _check_domains(config: Config, data: Dataset) -> None:
     """Refuse to share all parameters between datasets whose inputs do not mean the same."""
-    labelled = resolve_features(data.graphs, config.features) == "label"
-    if len(data.schemas) > 1 and labelled and make_method(config).share == "all":
+    what = {"label": "labels", "attributes": "attributes"}.get(config.features)
+    if len(data.schemas) > 1 and what and make_method(config).share == "all":
         raise MotifairError(
-            f"The node labels of {' and '.join(data.schemas)} do not mean the same, so "
+            f"The node {what} of {' and '.join(data.schemas)} do not mean the same, so "
             f"{config.method} cannot share all parameters between them; use share=conv (or "
             "features=degree)."
         )
@@ -170,9 +172,24 @@ def read_plan(out: Path) -> Plan:
     config = make_config({**options, "dataset": dataset})
     folder = None if environment["data_dir"] is None else Path(environment["data_dir"])
     data = load_dataset(dataset, agents=config.agents, seed=config.seed, data_dir=folder)
+    if config.features == "auto":
+        _check_unresolved(out, data)
     device = choose_device(environment["device"])
     memory = environment.get("memory", 0)
     return Plan(config, data, device, environment["threads"], folder, memory)
+
+
+def _check_unresolved(out: Path, data: Dataset) -> None:
+    """Refuse a folder of 0.1, which stored `auto`, if it read the graphs in another way.
+
+    There agents' own classes were joined by position, and attributes without labels not used.
+    Otherwise `auto` stays as it is: it means the same, and checkpoints carry its digest.
+    """
+    if OWN in data.schemas or resolve_features(data.graphs, "auto") == "attributes":
+        raise MotifairError(
+            f"{out} was written by motifair 0.1, which read these graphs in another way; run again "
+            "into another folder."
+        )
 
 
 def alone(config: Config) -> Config:

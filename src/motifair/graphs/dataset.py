@@ -33,6 +33,8 @@ class Source:
 
     schema: str
     class_values: tuple[int, ...]
+    node_labels: bool
+    attributes: int
 
 
 @dataclass(frozen=True)
@@ -138,12 +140,17 @@ def _owned(agents: Sequence[str], held: Sequence[GraphSet], schemas: Sequence[st
     names = sorted(agents)
     order = [agents.index(n) for n in names]
     sets = [held[k] for k in order]
-    sources = tuple(Source(schemas[k], held[k].class_values) for k in order)
+    sources = tuple(_source(held[k], schemas[k]) for k in order)
     owner = np.repeat(np.arange(len(sets)), [len(s) for s in sets])
     if len(set(schemas)) > 1:
         sets = _by_position(sets, sources)
     joined = GraphSet.concatenate("+".join(names), sets)
     return Dataset(joined, owner, tuple(names), sources=sources)
+
+
+def _source(graphs: GraphSet, schema: str) -> Source:
+    width = 0 if graphs.attribute is None else graphs.attribute.shape[1]
+    return Source(schema, graphs.class_values, graphs.node_label is not None, width)
 
 
 def _by_position(sets: Sequence[GraphSet], sources: Sequence[Source]) -> list[GraphSet]:

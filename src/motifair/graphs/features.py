@@ -47,7 +47,7 @@ class Features:
 
 
 def fit_features(graphs: GraphSet, train: Ints, kind: str) -> Features:
-    """Choose columns: labels where there are any, else degrees, unless `kind` says otherwise."""
+    """Choose columns for what `resolve_features` makes of `kind`."""
     kind = resolve_features(graphs, kind)
     if kind == "label":
         columns = np.unique(graphs.node_label)  # type: ignore[arg-type]
@@ -55,14 +55,8 @@ def fit_features(graphs: GraphSet, train: Ints, kind: str) -> Features:
     nodes = np.isin(graphs.node_graph, train)
     if kind == "degree":
         return Features(kind, int(graphs.degree[nodes].max()) + 1)
-    attribute = graphs.attribute
-    assert attribute is not None
-    if not (finite := np.isfinite(attribute).all(axis=1)).all():
-        raise MotifairError(
-            f"The attributes of node {finite.argmin()} of {graphs.name} are not all finite; "
-            "replace NaN and infinities, or use features=label or features=degree."
-        )
-    seen = attribute[nodes]
+    assert graphs.attribute is not None
+    seen = graphs.attribute[nodes]
     scale = seen.std(axis=0)
     return Features(
         kind, seen.shape[1], mean=seen.mean(axis=0), scale=np.where(scale > 0, scale, 1.0)
@@ -70,13 +64,22 @@ def fit_features(graphs: GraphSet, train: Ints, kind: str) -> Features:
 
 
 def resolve_features(graphs: GraphSet, kind: str) -> str:
-    """Turn `auto` into what the graphs have; refuse what they have not."""
-    if kind == "auto":
-        return "degree" if graphs.node_label is None else "label"
+    """Turn `auto` into what the graphs have: labels, else attributes, else degrees.
+
+    What they do not have is refused, and so are attributes that are not finite.
+    """
     missing = {"label": graphs.node_label is None, "attributes": graphs.attribute is None}
+    if kind == "auto":
+        kind = next((k for k in missing if not missing[k]), "degree")
     if missing.get(kind, False):
         raise MotifairError(
             f"{graphs.name} has no node {kind.removesuffix('s')}s; use features=auto."
+        )
+    attribute = graphs.attribute if kind == "attributes" else None
+    if attribute is not None and not (finite := np.isfinite(attribute).all(axis=1)).all():
+        raise MotifairError(
+            f"The attributes of node {finite.argmin()} of {graphs.name} are not all finite; "
+            "replace NaN and infinities, or use features=label or features=degree."
         )
     return kind
 
