@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from motifair.cli import main
+from motifair.graphs.graph_set import GraphSet
+from motifair.graphs.tu import write_tu
 
 QUICK = ["--rounds", "3", "--agents", "4", "--set", "hidden=16", "--threads", "1"]
 
@@ -28,6 +30,7 @@ def test_a_run_shows_progress_agents_and_summary_and_can_be_shown_again(
     assert call(monkeypatch, "run", *QUICK, "--out", out) == 0
     printed = capsys.readouterr()
     assert "9 of 9 rounds" in printed.err
+    assert printed.err.startswith("Using node labels (7), 2 classes (0, 1).\n")
     assert "harmful" in printed.out
     assert "fairness" in printed.out
     assert (tmp_path / "run" / "overview.png").stat().st_size > 10_000
@@ -145,9 +148,13 @@ def test_data_commands_list_describe_and_check(
     assert call(monkeypatch, "data", "info", "MUTAG", "--agents", "3", *folder) == 0
     described = capsys.readouterr().out
     assert "mean edges 19.79" in described
+    assert "Using node labels (7), edge labels (4, in motifs only), 2 classes (-1, 1)." in described
+    assert "class -1" in described
     assert "agent-02" in described
     assert call(monkeypatch, "data", "info", "MUTAG", "--agents", "3", *folder, "--json") == 0
-    assert len(json.loads(capsys.readouterr().out)["agents"]) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert len(found["agents"]) == 3
+    assert found["inputs"]["uses"][-1] == "2 classes (-1, 1)"
     assert call(monkeypatch, "data", "check", "MUTAG", *folder) == 0
     assert "is the published dataset" in capsys.readouterr().out
 
@@ -167,6 +174,38 @@ def test_a_comparison_is_one_table_and_goes_on_when_given_again(
     found = json.loads(again.out)
     assert found["baseline"] == "fedavg"
     assert {row["method"] for row in found["comparison"]} == {"fedavg", "motifair"}
+
+
+def test_a_comparison_says_what_each_method_uses(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    data_dir: Path,
+    tmp_path: Path,
+) -> None:
+    words = ["compare", *QUICK, "--rounds", "1", "--splits", "1", "--dataset", "MUTAG"]
+    words += ["--data-dir", str(data_dir), "--methods", "fedavg,motifair,fedprox"]
+    assert call(monkeypatch, *words, "--out", str(tmp_path / "compared")) == 0
+    printed = capsys.readouterr().err.splitlines()
+    assert printed[:2] == [
+        "fedavg, fedprox: Using node labels (7), 2 classes (-1, 1); ignoring: edge labels (4).",
+        "motifair: Using node labels (7), edge labels (4, in motifs only), 2 classes (-1, 1).",
+    ]
+
+
+def test_agents_own_folders_are_read_as_the_readme_says(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for agent, classes in {"bank-a": [0, 1], "bank-b": [1, 2], "lab": [0, 2]}.items():
+        pairs = [[2 * k, 2 * k + 1] for k in range(20)]
+        target = [k % 2 for k in range(20)]
+        graphs = GraphSet.build("own", [2] * 20, pairs, target, class_values=classes)
+        write_tu(graphs, tmp_path / agent)
+    (tmp_path / "lab" / "lab_edge_attributes.txt").write_text("0.5\n" * 40)
+    words = ["run", "--dataset", "bank-a/,bank-b/,lab/", "--rounds", "1", "--set", "hidden=16"]
+    assert call(monkeypatch, *words, "--out", "run") == 0
+    said = "Using node degrees, 3 classes (0, 1, 2); ignoring: edge attributes.\n"
+    assert capsys.readouterr().err.startswith(said)
 
 
 def test_methods_are_listed(

@@ -23,6 +23,7 @@ from nvflare.lighter.utils import Identity, generate_cert, serialize_cert
 from motifair.cli import main
 from motifair.deployment.office import OPERATOR, SERVER
 from motifair.deployment.operate import run_federation
+from motifair.deployment.site import settings_of
 from motifair.errors import MotifairError
 
 pytestmark = pytest.mark.federation
@@ -106,6 +107,16 @@ class TestBeforeAnythingIsStarted:
         day = expire(kits, kit, FIRST)
         assert start(kits.graphs(FIRST), kit) == 2
         assert f"expired on {day}. Ask the operator for a renewed kit" in sentence(capsys)
+
+    def test_what_is_used_of_graphs_that_fit_is_said(
+        self, kits, tmp_path, monkeypatch, capsys
+    ) -> None:
+        said: list[str] = []
+        settings_of(kits.office.kit(FIRST), kits.graphs(FIRST), tmp_path / "state", said.append)
+        assert said == ["Using node labels (5), 2 classes (0, 1)."]
+        words = ("--like", kits.graphs(FIRST), "--members", "a,b,c", "--folder", tmp_path)
+        assert call(monkeypatch, "federation", "init", *words) == 0
+        assert capsys.readouterr().out.splitlines()[0].startswith("Using node labels (")
 
     def test_two_members_with_one_name(self, tmp_path, monkeypatch, capsys) -> None:
         world = Consortium(tmp_path / "office")

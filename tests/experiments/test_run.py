@@ -202,11 +202,19 @@ def test_attributes_of_unequal_number_do_not_matter_where_all_have_labels() -> N
         make_plan(parties, {"features": "attributes"}, device="cpu")
 
 
-def test_the_folder_says_which_inputs_were_used(tmp_path: Path) -> None:
+def test_the_folder_says_which_inputs_were_used(data_dir: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    motifair.run(out=out, **QUICK)
-    assert json.loads((out / "config.json").read_text())["options"]["features"] == "label"
-    assert read_plan(out).config.features == "label"
+    result = motifair.run("PROTEINS", data_dir=data_dir, out=out, **{**QUICK, "rounds": 1})
+    stored, summary = (json.loads((out / f"{f}.json").read_text()) for f in ("config", "summary"))
+    assert stored["options"]["features"] == read_plan(out).config.features == "label"
+    assert (
+        stored["inputs"] == summary["inputs"] == result.inputs == motifair.load_result(out).inputs
+    )
+    assert result.inputs == {
+        "uses": ["node labels (3)", "2 classes (1, 2)"],
+        "ignores": ["node attributes (1; features=attributes uses them)"],
+    }
+    assert "  ignores                node attributes (1; " in repr(result)
 
 
 def interrupted_in_0_1(dataset: str, out: Path, **options: Any) -> Result:
@@ -214,6 +222,10 @@ def interrupted_in_0_1(dataset: str, out: Path, **options: Any) -> Result:
     plan = make_plan(dataset, options, device="cpu", threads=1)
     plan = replace(plan, config=replace(plan.config, features="auto"))
     result = execute(plan, out)
+    content = json.loads((out / "config.json").read_text())
+    (out / "config.json").write_text(
+        json.dumps({k: content[k] for k in ("options", "environment")})
+    )
     (out / "summary.json").unlink()
     (out / "checkpoint" / "split-000-method.safetensors").unlink()
     return result

@@ -206,6 +206,8 @@ def test_one_whole_number_is_a_class_however_it_is_wrapped(y: Any) -> None:
     [
         pytest.param(lambda: [pair(x=torch.zeros(2, 3, 3))], id="three-dimensional PyG inputs"),
         pytest.param(lambda: [ring(label="C")], id="node labels as text"),
+        pytest.param(lambda: [ring(label=0.7)], id="node labels that are not whole"),
+        pytest.param(lambda: [ring(label=float("nan"))], id="node labels that are missing"),
         pytest.param(lambda: [ring(y="toxic")], id="a class as text"),
         pytest.param(lambda: [ring(), pair()], id="NetworkX first, then PyG"),
         pytest.param(lambda: [ring(x=[1.0]), ring(x=[1.0, 2.0])], id="ragged NetworkX inputs"),
@@ -232,6 +234,35 @@ def test_objects_that_do_not_fit_together_never_end_in_a_traceback(
 def test_a_bare_number_for_each_node_is_one_attribute_or_refused(graph: Any) -> None:
     with contextlib.suppress(MotifairError):
         assert fit_features(from_objects("mine", [graph]), np.array([0]), "attributes").width == 1
+
+
+def both_ways(**more: Any) -> Data:
+    return Data(edge_index=torch.tensor([[0, 1], [1, 0]]), y=0, num_nodes=2, **more)
+
+
+@pytest.mark.parametrize(
+    ("graphs", "ignored"),
+    [
+        ([both_ways(x=torch.eye(2), edge_attr=torch.eye(2))], ()),
+        ([ring(label=1, x=[0.5])], ()),
+        ([nx.DiGraph([(0, 1), (1, 0)], y=0)], ()),
+        ([pair()], ("direction of edges",)),
+        ([nx.DiGraph([(0, 1)], y=0)], ("direction of edges",)),
+        ([nx.MultiGraph([(0, 1), (0, 1), (1, 1)], y=0)], ("repeated edges", "self-loops")),
+        ([both_ways(edge_attr=torch.rand(2, 4))], ("edge_attr (read only where it is one-hot)",)),
+        ([both_ways(z=torch.ones(2), pos=torch.rand(2, 3)), both_ways(smiles="CO")],
+         ("pos", "z", "smiles")),
+        ([both_ways(x=torch.rand(2, 3)), both_ways()], ("x (some graphs have none)",)),
+        ([nx.Graph([(0, 1, {"weight": 2.0})], y=0, name="a")],
+         ("weight of edges", "name of graphs")),
+        ([ring(label=1, charge=0), ring()], ("label of nodes (some nodes have none)",
+                                             "charge of nodes")),
+    ],
+)  # fmt: skip
+def test_what_is_not_read_is_named(graphs: list[Any], ignored: tuple[str, ...]) -> None:
+    found = from_objects("mine", graphs)
+    assert found.ignored == ignored
+    assert found.with_edges(found.edge_list()[0], None).select([0]).ignored == ignored
 
 
 def test_a_pyg_class_may_be_a_plain_number() -> None:

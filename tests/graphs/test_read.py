@@ -200,6 +200,14 @@ def test_tensors_that_were_trained_on_are_read(tmp_path: Path) -> None:
     assert read_graphs(tmp_path / "a.pt").node_label.tolist() == [0, 1, 2]
 
 
+def test_what_is_not_read_of_a_pyg_file_is_named(tmp_path: Path) -> None:
+    data = to_pyg(TRIANGLE)[0]
+    data.z, data.edge_attr = torch.ones(3), torch.rand(data.num_edges, 4)
+    torch.save(data, tmp_path / "a.pt")
+    named = ("edge_attr (read only where it is one-hot)", "z")
+    assert read_graphs(tmp_path / "a.pt").ignored == named
+
+
 class Trap:
     """What it is asked to do when it is unpickled leaves a trace."""
 

@@ -127,6 +127,25 @@ def test_the_data_folder_of_the_environment_is_used_where_none_is_given(
     assert load_tu("OWN", tmp_path / "argument").node_label.tolist() == [2] * 5
 
 
+def test_what_is_not_read_of_a_folder_is_named(tmp_path: Path) -> None:
+    parts = {
+        "A": "1, 2\n2, 1\n1, 2\n3, 4\n",
+        "graph_indicator": "1\n1\n2\n2\n",
+        "graph_labels": "0\n1\n",
+        "node_labels": "0, 5\n1, 6\n0, 7\n1, 8\n",
+        "edge_labels": "0\n0\n0\n1\n",
+        "edge_attributes": "0.5\n" * 4,
+        "graph_attributes": "1.5\n2.5\n",
+    }
+    assert read_tu(write_parts(tmp_path, "OWN", parts)).ignored == (
+        "node labels beyond the first column",
+        "edge attributes",
+        "graph attributes",
+        "direction of edges",
+        "repeated edges",
+    )
+
+
 def test_a_dataset_already_downloaded_by_pyg_is_read_from_its_cache(
     data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mutag: GraphSet
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
@@ -195,6 +195,7 @@ def compare(
     with ExitStack() as stack:
         hears: dict[str, Any] = {"stop": stack.enter_context(stop_on_signal(errors))}
         if not quiet:
+            _say_inputs(plans, errors)
             shown = stack.enter_context(RunProgress(list(plans.values()), errors))
             hears["progress"] = shown.method
         try:
@@ -304,7 +305,10 @@ def _execute(plan: Any, out: Path, log: list[str] | None, quiet: bool, as_json: 
     loggers = make_loggers(log or [], out, _teller(errors), out.name)
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signal(errors))
-        progress = None if quiet else stack.enter_context(RunProgress([plan], errors))
+        progress = None
+        if not quiet:
+            _say_inputs({plan.config.method: plan}, errors)
+            progress = stack.enter_context(RunProgress([plan], errors))
         try:
             result = execute(plan, out, progress=progress, stop=stop, callbacks=loggers)
         except Stopped:
@@ -317,6 +321,16 @@ def _execute(plan: Any, out: Path, log: list[str] | None, quiet: bool, as_json: 
     _print(result, as_json)
     if not as_json:
         Console().print(f"Results in {out}", highlight=False, soft_wrap=True)
+
+
+def _say_inputs(plans: Mapping[str, Any], errors: Console) -> None:
+    """Print what of the graphs is used and ignored, once where it is the same for all methods."""
+    methods: dict[str, list[str]] = {}
+    for method, plan in plans.items():
+        methods.setdefault(str(plan.inputs), []).append(method)
+    for words, names in methods.items():
+        line = words if len(methods) == 1 else f"{', '.join(names)}: {words}"
+        errors.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _teller(errors: Console) -> Callable[[str], None]:

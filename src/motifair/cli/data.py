@@ -73,10 +73,13 @@ def info(
     frame = split_data(plan, 0).to_frame()
     if as_json:
         agents_rows = json.loads(frame.reset_index().to_json(orient="records"))
-        typer.echo(json.dumps({"dataset": graphs.name, **about, "agents": agents_rows}, indent=2))
+        inputs = plan.inputs.to_json()
+        found = {"dataset": graphs.name, **about, "inputs": inputs, "agents": agents_rows}
+        typer.echo(json.dumps(found, indent=2))
         return
     console = Console()
     console.print(f"{graphs.name}: " + ", ".join(f"{k} {v}" for k, v in about.items()))
+    console.print(str(plan.inputs), highlight=False, markup=False, soft_wrap=True)
     print_frame(frame, f"partition {plan.config.partition}, seed {seed}", as_json)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -49,11 +49,15 @@ def init(
     folder: Folder = HERE,
 ) -> None:
     """Write a commented federation.toml, to be edited."""
+    from motifair.graphs.dataset import Dataset
+    from motifair.graphs.inputs import describe_inputs
     from motifair.graphs.read import Schema, read_graphs
 
-    schema = Schema.of(read_graphs(like), features)
+    sample = read_graphs(like)
+    schema = Schema.of(sample, features)
     names = [m.strip() for m in members.split(",")]
     path = _office(folder).write_terms(name, names, schema)
+    typer.echo(describe_inputs(Dataset(sample), schema.features, motifs=True))
     typer.echo(f"Wrote {path}. Edit it, then: motifair federation provision --folder {folder}")
 
 
@@ -108,8 +112,9 @@ def start_agent(
     from motifair.deployment.site import HANDLER, settings_of
     from motifair.federation.transports.nvflare import processes
 
-    settings = settings_of(kit, graphs, state)
-    _keep(lambda: processes.start_site(kit, HANDLER, settings), detach)
+    notes: list[str] = []
+    settings = settings_of(kit, graphs, state, notes.append)
+    _keep(lambda: processes.start_site(kit, HANDLER, settings), detach, notes)
 
 
 @app.command()
@@ -237,10 +242,13 @@ def _office(folder: Path) -> Office:
     return Office(folder)
 
 
-def _keep(start: Callable[[], Running], detach: bool) -> None:
-    """Start a process; unless detached, start it again whenever it dies, until Ctrl-C."""
+def _keep(start: Callable[[], Running], detach: bool, notes: Sequence[str] = ()) -> None:
+    """Start a process and print notes; unless detached, start it again whenever it dies, until
+    Ctrl-C.
+    """
     found = start()
-    typer.echo(f"{found.kit.name} is running; its log is {found.log}.")
+    for line in (f"{found.kit.name} is running; its log is {found.log}.", *notes):
+        typer.echo(line)
     try:
         while not detach:
             time.sleep(1)

@@ -26,8 +26,13 @@ from motifair.learning.steady import keep_freed_memory
 HANDLER = "motifair.deployment.site:make_handler"
 
 
-def settings_of(kit: Path, graphs: Path, state: Path | None) -> dict[str, Any]:
-    """Check a member's graphs against the terms in its kit; return what its agent is made from."""
+def settings_of(
+    kit: Path, graphs: Path, state: Path | None, tell: Callable[[str], None] = lambda words: None
+) -> dict[str, Any]:
+    """Check a member's graphs against the terms in its kit; return what its agent is made from.
+
+    `tell` is called with what of the graphs is used, and what is ignored.
+    """
     settings = {
         "kit": str(kit.resolve()),
         "graphs": str(graphs.resolve()),
@@ -35,7 +40,8 @@ def settings_of(kit: Path, graphs: Path, state: Path | None) -> dict[str, Any]:
     }
     from motifair.federation.transports.nvflare.kits import name_of
 
-    _prepared(name_of(kit), settings)
+    _, own, _ = _prepared(name_of(kit), settings)
+    tell(str(own.inputs))
     return settings
 
 

@@ -15,7 +15,7 @@ from motifair.errors import MotifairError
 from motifair.files import read_json
 from motifair.graphs.dataset import EMBEDDED, GENERATED, OWN, Dataset, Objects, load_dataset
 from motifair.graphs.features import resolve_features
-from motifair.graphs.inputs import choose_features
+from motifair.graphs.inputs import Inputs, choose_features, describe_inputs
 from motifair.graphs.split import Split, make_split
 from motifair.graphs.tu import data_folder
 from motifair.methods import MECHANISM_OPTIONS, find_method, make_method, name_of, refuse_unused
@@ -31,6 +31,12 @@ class Plan:
     threads: int
     data_dir: Path | None
     memory: int = 0  # bytes that a stack of splits may take, on a GPU
+
+    @property
+    def inputs(self) -> Inputs:
+        """What of the graphs is used, and what is ignored."""
+        motifs = make_method(self.config).uses_motifs
+        return describe_inputs(self.data, self.config.features, motifs=motifs)
 
     def environment(self) -> dict[str, Any]:
         """Return what else decides the last bit of a result."""
@@ -172,20 +178,21 @@ def read_plan(out: Path) -> Plan:
     config = make_config({**options, "dataset": dataset})
     folder = None if environment["data_dir"] is None else Path(environment["data_dir"])
     data = load_dataset(dataset, agents=config.agents, seed=config.seed, data_dir=folder)
-    if config.features == "auto":
-        _check_unresolved(out, data)
+    if "inputs" not in stored:
+        _check_unchanged(out, config, data)
     device = choose_device(environment["device"])
     memory = environment.get("memory", 0)
     return Plan(config, data, device, environment["threads"], folder, memory)
 
 
-def _check_unresolved(out: Path, data: Dataset) -> None:
-    """Refuse a folder of 0.1, which stored `auto`, if it read the graphs in another way.
+def _check_unchanged(out: Path, config: Config, data: Dataset) -> None:
+    """Refuse a folder of 0.1 if its graphs were read in another way.
 
-    There agents' own classes were joined by position, and attributes without labels not used.
-    Otherwise `auto` stays as it is: it means the same, and checkpoints carry its digest.
+    There agents' own classes were joined by position, and `auto` did not use attributes. Otherwise
+    `auto` stays as it was stored: it means the same, and checkpoints carry its digest.
     """
-    if OWN in data.schemas or resolve_features(data.graphs, "auto") == "attributes":
+    resolved = resolve_features(data.graphs, config.features)
+    if OWN in data.schemas or (config.features == "auto" and resolved == "attributes"):
         raise MotifairError(
             f"{out} was written by motifair 0.1, which read these graphs in another way; run again "
             "into another folder."

@@ -143,6 +143,12 @@ class Result:
     environment: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def inputs(self) -> Mapping[str, Sequence[str]]:
+        """What of the graphs the run `uses` and what it `ignores`; empty for runs of 0.1."""
+        inputs: Mapping[str, Sequence[str]] = self.environment.get("inputs", {})
+        return inputs
+
+    @property
     def mean(self) -> dict[str, float]:
         """Each metric's mean over the splits where it is defined."""
         return {m: mean_interval(v)[0] for m, v in self._values().items()}
@@ -228,6 +234,10 @@ class Result:
             + (f"  undefined in {undefined} of {splits}" if undefined else ""),
             *(f"  caution: {sentence}" for sentence in self.caveats),
         ]
+        if self.inputs:
+            ignored = ", ".join(self.inputs["ignores"]) or "nothing"
+            lines.append(f"  uses                   {', '.join(self.inputs['uses'])}")
+            lines.append(f"  ignores                {ignored}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -289,7 +299,7 @@ def _read_result(folder: Path) -> Result:
         _read_split(config, split, agents[agents.split == k], history[history.split == k])
         for k, split in enumerate(summary["splits"])
     ]
-    environment = {k: summary[k] for k in ("versions", "layout") if k in summary}
+    environment = {k: summary[k] for k in ("versions", "layout", "inputs") if k in summary}
     return Result(config, tuple(splits), summary["seconds"], environment)
 
 

@@ -78,7 +78,11 @@ def execute(
         jobs = list_jobs(plan, out, baselines or out)
         found, layout = run_jobs(plan, jobs, progress, stop, hears)
         results = tuple(_split_result(plan, k, found) for k in range(plan.config.splits))
-        environment = {"layout": {**_layout(plan), **layout}, "versions": _versions()}
+        environment = {
+            "layout": {**_layout(plan), **layout},
+            "versions": _versions(),
+            "inputs": plan.inputs.to_json(),
+        }
         result = Result(plan.config, results, time.monotonic() - started, environment)
         if out is not None:
             result.save(out)
@@ -135,7 +139,11 @@ def _folder(plan: Plan, out: Path | None) -> Iterator[None]:
         if not (out / "config.json").exists():
             write_json(
                 out / "config.json",
-                {"options": plan.config.to_json(), "environment": plan.environment()},
+                {
+                    "options": plan.config.to_json(),
+                    "environment": plan.environment(),
+                    "inputs": plan.inputs.to_json(),
+                },
             )
         yield
 

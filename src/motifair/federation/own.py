@@ -10,8 +10,10 @@ from motifair.config import Config
 from motifair.errors import MotifairError
 from motifair.federation.members import own_vocabulary
 from motifair.graphs.batch import Shard, make_shard
+from motifair.graphs.dataset import Dataset
 from motifair.graphs.features import Features, motif_labels, structure_inputs
 from motifair.graphs.graph_set import GraphSet, Ints, ranges
+from motifair.graphs.inputs import Inputs, describe_inputs
 from motifair.graphs.partition import holdout
 from motifair.graphs.read import Schema, conform
 from motifair.learning.randomness import derive_seed
@@ -22,12 +24,15 @@ from motifair.motifs.extract import count_motifs
 
 @dataclass(frozen=True)
 class Own:
-    """A member's training and test graphs as the model reads them, and the keys of its motifs."""
+    """A member's training and test graphs as the model reads them, the keys of its motifs, and
+    what of the graphs is used.
+    """
 
     model: Model
     train: Shard
     test: Shard
     motifs: tuple[str, ...]
+    inputs: Inputs
 
 
 def prepare_own(config: Config, schema: Schema, name: str, graphs: GraphSet, seed: int) -> Own:
@@ -59,6 +64,7 @@ def prepare_own(config: Config, schema: Schema, name: str, graphs: GraphSet, see
         shard(train, motifs=True),
         shard(test, motifs=False),
         found.keys if found else (),
+        describe_inputs(Dataset(graphs), schema.features, motifs=method.uses_motifs),
     )
 
 

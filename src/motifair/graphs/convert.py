@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import networkx as nx
 import numpy as np
 
 from motifair.errors import MotifairError
-from motifair.graphs.graph_set import GraphSet
+from motifair.graphs.graph_set import GraphSet, lost_edges, whole_numbers
 
 
 def from_objects(name: str, graphs: Sequence[Any]) -> GraphSet:
@@ -18,7 +18,7 @@ def from_objects(name: str, graphs: Sequence[Any]) -> GraphSet:
     A PyG graph needs `y`; `x` is taken as node attributes, or as node labels when it is one-hot;
     a one-hot `edge_attr` is taken as edge labels. A NetworkX graph needs the graph attribute `y`;
     the node attribute `label`, the edge attribute `label` and the node attribute `x` (a list of
-    numbers) are taken where every node or edge has them.
+    numbers) are taken where every node or edge has them. What else there is, is named in `ignored`.
 
     >>> triangle = nx.cycle_graph(3, create_using=nx.Graph)
     >>> triangle.graph["y"] = 0
@@ -27,17 +27,7 @@ def from_objects(name: str, graphs: Sequence[Any]) -> GraphSet:
     """
     if not graphs:
         raise MotifairError(f"{name} holds no graph; give at least one.")
-    read: Callable[[str, int, Any], dict[str, Any]]
-    read = _networkx if isinstance(graphs[0], nx.Graph) else _pyg
-    parts = []
-    for number, graph in enumerate(graphs):
-        try:
-            parts.append(read(name, number, graph))
-        except (ValueError, TypeError, AttributeError) as error:
-            raise MotifairError(
-                f"Graph {number} of {name} cannot be used: classes and labels must be whole "
-                f"numbers, attributes lists of numbers ({error})."
-            ) from error
+    parts = _read_each(name, graphs)
     nodes = [p["nodes"] for p in parts]
     shift = np.cumsum([0, *nodes])[:-1]
     values, target = np.unique([p["y"] for p in parts], return_inverse=True)
@@ -50,16 +40,51 @@ def from_objects(name: str, graphs: Sequence[Any]) -> GraphSet:
             raise MotifairError(f"The graphs of {name} differ in their number of attributes.")
         return np.concatenate(found)
 
+    def numbered(key: str) -> np.ndarray:
+        return np.concatenate([p[key] + k for p, k in zip(parts, shift, strict=True)])
+
+    joined = {key: join(key) for key in ("node_label", "edge_label", "attribute")}
     return GraphSet.build(
         name,
         nodes=nodes,
-        edges=np.concatenate([p["edges"] + k for p, k in zip(parts, shift, strict=True)]),
+        edges=numbered("edges"),
         target=target,
         class_values=values.tolist(),
-        node_label=join("node_label"),
-        edge_label=join("edge_label"),
-        attribute=join("attribute"),
+        ignored=[*_unused(parts, joined), *lost_edges(numbered("listed"), sum(nodes))],
+        **joined,
     )
+
+
+# Data that is read where it can be: its place in a `GraphSet`, and why it may not be read.
+_READ = {
+    "x": ("attribute", "some graphs have none"),
+    "edge_attr": ("edge_label", "read only where it is one-hot"),
+    "label of nodes": ("node_label", "some nodes have none"),
+    "x of nodes": ("attribute", "some nodes have none"),
+    "label of edges": ("edge_label", "some edges have none"),
+}
+
+
+def _unused(parts: Sequence[dict[str, Any]], joined: dict[str, Any]) -> Iterator[str]:
+    """Name the data of nodes, edges and graphs that is not read."""
+    for key in dict.fromkeys(key for p in parts for key in p["data"]):
+        field, reason = _READ.get(key, ("", ""))
+        if joined.get(field) is None:
+            yield f"{key} ({reason})" if reason else key
+
+
+def _read_each(name: str, graphs: Sequence[Any]) -> list[dict[str, Any]]:
+    read = _networkx if isinstance(graphs[0], nx.Graph) else _pyg
+    parts = []
+    for number, graph in enumerate(graphs):
+        try:
+            parts.append(read(name, number, graph))
+        except (ValueError, TypeError, AttributeError) as error:
+            raise MotifairError(
+                f"Graph {number} of {name} cannot be used: classes and labels must be whole "
+                f"numbers, attributes lists of numbers ({error})."
+            ) from error
+    return parts
 
 
 def _pyg(name: str, number: int, graph: Any) -> dict[str, Any]:
@@ -68,18 +93,22 @@ def _pyg(name: str, number: int, graph: Any) -> dict[str, Any]:
             f"Graph {number} of {name} is neither a NetworkX graph with graph['y'] nor a PyG Data "
             "with edge_index and y; give it a class."
         )
-    edges = _array(graph.edge_index).T.astype(np.int64)
+    edges = as_array(graph.edge_index).T.astype(np.int64)
     nodes = int(graph.num_nodes)
     _within(name, number, edges, nodes)
-    x = None if graph.x is None else _columns(_array(graph.x))
-    edge_attr = None if graph.edge_attr is None else _array(graph.edge_attr)
+    x = None if graph.x is None else _columns(as_array(graph.x))
+    edge_attr = None if graph.edge_attr is None else as_array(graph.edge_attr)
     # A graph without edges says nothing about edge labels, so it does not take them from others.
-    edge_label = _one_hot(edge_attr) if len(edges) else np.zeros(0, np.int64)
+    edge_label = one_hot(edge_attr) if len(edges) else np.zeros(0, np.int64)
+    edges = edges.reshape(-1, 2)
+    known = {"edge_index", "y", "num_nodes", "batch", "ptr"}
     return {
         "nodes": nodes,
-        "edges": edges.reshape(-1, 2),
+        "edges": edges,
+        "listed": edges,
+        "data": [k for k, value in graph.to_dict().items() if k not in known and value is not None],
         "y": _class(name, number, graph.y),
-        "node_label": _one_hot(x),
+        "node_label": one_hot(x),
         "edge_label": edge_label,
         "attribute": x,
     }
@@ -90,35 +119,40 @@ def _networkx(name: str, number: int, graph: nx.Graph[Any]) -> dict[str, Any]:
         raise MotifairError(f"Graph {number} of {name} has no class; set graph.graph['y'].")
     place = {node: k for k, node in enumerate(graph)}
     edges = np.array([(place[u], place[v]) for u, v in graph.edges()], dtype=np.int64)
+    edges = edges.reshape(-1, 2)
 
-    def read(items: Any, key: str, kind: type) -> np.ndarray | None:
+    def read(items: Any, key: str) -> np.ndarray | None:
         values = [attributes.get(key) for attributes in items]
-        if not values or any(v is None for v in values):
-            return None
-        return np.asarray(values, dtype=kind)
+        return None if not values or any(v is None for v in values) else np.asarray(values)
 
     node_data = [graph.nodes[n] for n in graph]
     edge_data = [d for _, _, d in graph.edges(data=True)]
-    edge_label = read(edge_data, "label", np.int64) if edge_data else np.zeros(0, np.int64)
-    x = read(node_data, "x", np.float64)
+    node_label, x = read(node_data, "label"), read(node_data, "x")
+    edge_label = read(edge_data, "label") if edge_data else np.zeros(0, np.int64)
+    defaults = {"node_default", "edge_default"}  # GraphML's own
+    data = [f"{key} of nodes" for attributes in node_data for key in attributes]
+    data += [f"{key} of edges" for attributes in edge_data for key in attributes]
+    data += [f"{key} of graphs" for key in graph.graph if key not in {"y", *defaults}]
     return {
         "nodes": len(place),
-        "edges": edges.reshape(-1, 2),
+        "edges": edges,
+        "listed": edges if graph.is_directed() else np.concatenate([edges, edges[:, ::-1]]),
+        "data": dict.fromkeys(data),
         "y": _class(name, number, graph.graph["y"]),
-        "node_label": read(node_data, "label", np.int64),
-        "edge_label": edge_label,
+        "node_label": None if node_label is None else _labels(node_label),
+        "edge_label": None if edge_label is None else _labels(edge_label),
         "attribute": None if x is None else _columns(x),
     }
 
 
-def _array(value: Any) -> np.ndarray:
+def as_array(value: Any) -> np.ndarray:
     """Return a tensor (wherever it is, and whether it was trained on) or numbers as an array."""
     return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
 
 
 def _class(name: str, number: int, y: Any) -> int:
     """Return the class of a graph; refuse several, and what is no whole number."""
-    values = _array(y)
+    values = as_array(y)
     if values.size != 1:
         shown = f"y of shape {values.shape}"
     else:
@@ -132,6 +166,11 @@ def _class(name: str, number: int, y: Any) -> int:
     )
 
 
+def _labels(values: np.ndarray) -> np.ndarray:
+    """Return labels as integers, also numbers written as text; refuse what is not whole."""
+    return values.astype(np.int64) if values.dtype.kind == "U" else whole_numbers(values)
+
+
 def _columns(values: np.ndarray) -> np.ndarray:
     """Return attributes as rows; a bare number for each node is one column."""
     rows = values.astype(float)
@@ -140,7 +179,7 @@ def _columns(values: np.ndarray) -> np.ndarray:
     return rows[:, None] if rows.ndim == 1 else rows
 
 
-def _one_hot(rows: np.ndarray | None) -> np.ndarray | None:
+def one_hot(rows: np.ndarray | None) -> np.ndarray | None:
     """Return the position of the one in each row, if every row is one-hot."""
     if rows is None or rows.ndim != 2:
         return None

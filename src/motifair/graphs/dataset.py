@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -145,7 +145,21 @@ def _owned(agents: Sequence[str], held: Sequence[GraphSet], schemas: Sequence[st
     if len(set(schemas)) > 1:
         sets = _by_position(sets, sources)
     joined = GraphSet.concatenate("+".join(names), sets)
+    joined = replace(joined, ignored=(*joined.ignored, *_dropped(joined, names, sets)))
     return Dataset(joined, owner, tuple(names), sources=sources)
+
+
+def _dropped(joined: GraphSet, names: Sequence[str], sets: Sequence[GraphSet]) -> Iterator[str]:
+    """Name what some agents have and joining dropped, since not all have it alike."""
+    fields = {
+        "node_label": "node labels",
+        "attribute": "node attributes",
+        "edge_label": "edge labels",
+    }
+    for field, words in fields.items():
+        having = [n for n, s in zip(names, sets, strict=True) if getattr(s, field) is not None]
+        if having and getattr(joined, field) is None:
+            yield f"{words} of {', '.join(having)}"
 
 
 def _source(graphs: GraphSet, schema: str) -> Source:

@@ -23,7 +23,8 @@ class GraphSet:
     Graph g holds the nodes `node_start[g]:node_start[g+1]`; the neighbours of node v, numbered
     within the whole set and sorted, are `neighbour[edge_start[v]:edge_start[v+1]]`, so every edge
     stands twice. `target` is the class of each graph, `0..classes-1`, and `class_values` are the
-    classes as the source of the graphs calls them, in ascending order.
+    classes as the source of the graphs calls them, in ascending order. `ignored` names what the
+    source has and a `GraphSet` cannot hold.
     """
 
     name: str
@@ -35,6 +36,7 @@ class GraphSet:
     node_label: Ints | None = None
     edge_label: Ints | None = None
     attribute: Floats | None = None
+    ignored: tuple[str, ...] = ()
 
     @classmethod
     def build(
@@ -48,6 +50,7 @@ class GraphSet:
         node_label: ArrayLike | None = None,
         edge_label: ArrayLike | None = None,
         attribute: ArrayLike | None = None,
+        ignored: Sequence[str] = (),
     ) -> GraphSet:
         """Build from the node count of each graph and an `(E, 2)` list of edges.
 
@@ -79,6 +82,7 @@ class GraphSet:
             node_label=None if node_label is None else np.asarray(node_label, dtype=np.int64),
             edge_label=labels,
             attribute=None if attribute is None else np.asarray(attribute, dtype=np.float64),
+            ignored=tuple(ignored),
         )
 
     def __len__(self) -> int:
@@ -134,6 +138,7 @@ class GraphSet:
             node_label=self.node_label,
             edge_label=edge_label,
             attribute=self.attribute,
+            ignored=self.ignored,
         )
 
     def select(self, graphs: ArrayLike) -> GraphSet:
@@ -188,6 +193,7 @@ class GraphSet:
             node_label=join("node_label"),  # type: ignore[arg-type]
             edge_label=join("edge_label"),  # type: ignore[arg-type]
             attribute=join("attribute"),  # type: ignore[arg-type]
+            ignored=tuple(dict.fromkeys(words for s in sets for words in s.ignored)),
         )
 
     def numbered(self, class_values: Sequence[int]) -> Ints:
@@ -213,6 +219,25 @@ def ranges(start: Ints, length: Ints) -> Ints:
     ends = np.cumsum(length)
     total = int(ends[-1]) if len(ends) else 0
     return np.arange(total) + np.repeat(start - ends + length, length)
+
+
+def lost_edges(pairs: Ints, nodes: int) -> list[str]:
+    """Name what undirected graphs without loops and repetitions do not keep of listed edges.
+
+    An edge without a direction is listed in both.
+
+    >>> lost_edges(np.array([[0, 1], [1, 0]]), 2), lost_edges(np.array([[0, 1], [1, 1]]), 2)
+    ([], ['direction of edges', 'self-loops'])
+    """
+    loop = pairs[:, 0] == pairs[:, 1]
+    there, back = pairs[~loop] @ [nodes, 1], pairs[~loop] @ [1, nodes]
+    once = np.unique(there)
+    lost = {
+        "direction of edges": not np.array_equal(once, np.unique(back)),
+        "repeated edges": len(once) < len(there),
+        "self-loops": bool(loop.any()),
+    }
+    return [words for words, true in lost.items() if true]
 
 
 def whole_numbers(values: ArrayLike) -> Ints:

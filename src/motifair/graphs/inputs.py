@@ -1,10 +1,81 @@
-"""Which inputs all agents have in common."""
+"""What of the graphs a run uses, and what it ignores."""
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
 from motifair.errors import MotifairError
+from motifair.graphs.convert import one_hot
 from motifair.graphs.dataset import Dataset, Source
 from motifair.graphs.features import resolve_features
+from motifair.graphs.graph_set import GraphSet
+from motifair.graphs.read import listed
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What of the graphs is used, and what is ignored, in words."""
+
+    uses: tuple[str, ...]
+    ignores: tuple[str, ...]
+
+    def __str__(self) -> str:
+        ignoring = f"; ignoring: {', '.join(self.ignores)}" if self.ignores else ""
+        return f"Using {', '.join(self.uses)}{ignoring}."
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain lists."""
+        return {key: list(words) for key, words in asdict(self).items()}
+
+
+def describe_inputs(data: Dataset, features: str, *, motifs: bool) -> Inputs:
+    """Say what is used of the graphs with these `features`, and `motifs` or without.
+
+    >>> pair = GraphSet.build("pair", [2, 1], [[0, 1]], [0, 1], node_label=[0, 6, 0])
+    >>> print(describe_inputs(Dataset(pair), "degree", motifs=True))
+    Using node degrees, 2 classes (0, 1); ignoring: node labels (2; features=label uses them).
+    """
+    graphs, features = data.graphs, resolve_features(data.graphs, features)
+    uses, ignores = ["node degrees"] if features == "degree" else [], []
+    if graphs.node_label is not None:
+        count = len(np.unique(graphs.node_label))
+        if features == "label":
+            uses.append(f"node labels ({count})")
+        elif features == "attributes" and motifs:
+            uses.append(f"node labels ({count}, in motifs only)")
+        else:
+            ignores.append(f"node labels ({count}; features=label uses them)")
+    if graphs.attribute is not None:
+        width = graphs.attribute.shape[1]
+        if features == "attributes":
+            uses.append(f"node attributes ({width})")
+        elif not _repeats_labels(graphs):
+            ignores.append(f"node attributes ({width}; features=attributes uses them)")
+    if graphs.edge_label is not None and len(graphs.edge_label):
+        count = len(np.unique(graphs.edge_label))
+        (uses if motifs else ignores).append(
+            f"edge labels ({count}{', in motifs only' if motifs else ''})"
+        )
+    return Inputs((*uses, _classes(data)), (*ignores, *graphs.ignored))
+
+
+def _repeats_labels(graphs: GraphSet) -> bool:
+    """Whether attributes are the labels once more, one-hot, as in PyG."""
+    hot, label = one_hot(graphs.attribute), graphs.node_label
+    return hot is not None and label is not None and np.array_equal(hot, label)
+
+
+def _classes(data: Dataset) -> str:
+    if len(data.schemas) < 2:
+        return f"{data.graphs.classes} classes ({listed(data.graphs.class_values)})"
+    values: dict[str, set[int]] = {}
+    for source in data.sources:
+        values.setdefault(source.schema, set()).update(source.class_values)
+    each = "; ".join(f"{schema} {listed(sorted(values[schema]))}" for schema in data.schemas)
+    return f"{data.graphs.classes} classes by position ({each})"
 
 
 def choose_features(data: Dataset, kind: str) -> str:

@@ -15,7 +15,7 @@ import torch
 from networkx.readwrite.graphml import GraphMLReader
 
 from motifair.errors import MotifairError
-from motifair.graphs.convert import from_objects
+from motifair.graphs.convert import as_array, from_objects
 from motifair.graphs.features import fit_features
 from motifair.graphs.graph_set import GraphSet, Ints, whole_numbers
 from motifair.graphs.tu import ZIP_ERRORS, corrupt, folder_reader, parse, zip_reader
@@ -125,7 +125,7 @@ def check_schema(graphs: GraphSet, schema: Schema) -> None:
         has = "no class" if target == NO_CLASS else f"class {target}"
         raise MotifairError(
             f"Graph {other[0]} of {graphs.name} has {has}, but the classes are "
-            f"{_listed(schema.classes)}; give it one of them, or remove it."
+            f"{listed(schema.classes)}; give it one of them, or remove it."
         )
 
 
@@ -142,7 +142,7 @@ def conform(graphs: GraphSet, schema: Schema) -> GraphSet:
 
 
 def _check_labels(graphs: GraphSet, schema: Schema) -> None:
-    known = f"the labels are {_listed(schema.columns)}"
+    known = f"the labels are {listed(schema.columns)}"
     if graphs.node_label is None:
         # PyG inputs are labels where they are one-hot: name the graph where they are not.
         x = np.zeros((len(graphs.degree), 1)) if graphs.attribute is None else graphs.attribute
@@ -176,7 +176,8 @@ def _check_attributes(graphs: GraphSet, schema: Schema) -> None:
         )
 
 
-def _listed(values: Sequence[int]) -> str:
+def listed(values: Sequence[int]) -> str:
+    """Write labels or classes, of many only some."""
     some = ", ".join(map(str, values[:12]))
     return f"{some}, ... {values[-1]}" if len(values) > 12 else some
 
@@ -252,22 +253,12 @@ def _read_pyg(path: Path) -> list[Any]:
 
 
 def _plain(graph: Any) -> Any:
-    """Copy what is read of a `Data`, with `NO_CLASS` where it has none."""
+    """Copy a `Data`, with `NO_CLASS` where it has none."""
     from torch_geometric.data import Data
 
-    def part(name: str) -> Any:
-        value = graph.get(name)
-        return value.detach() if isinstance(value, torch.Tensor) else value
-
-    y = part("y")
-    missing = y is None or not np.asarray(y).size
-    return Data(
-        x=part("x"),
-        edge_index=part("edge_index"),
-        edge_attr=part("edge_attr"),
-        y=NO_CLASS if missing else y,
-        num_nodes=graph.num_nodes,
-    )
+    y = graph.get("y")
+    y = NO_CLASS if y is None or not as_array(y).size else y
+    return Data(**{**graph.to_dict(), "y": y, "num_nodes": graph.num_nodes})
 
 
 def _read_graphml(path: Path) -> list[Any]:

@@ -16,7 +16,7 @@ import pandas as pd
 
 from motifair.errors import MotifairError, nearest
 from motifair.files import write_atomic
-from motifair.graphs.graph_set import GraphSet, whole_numbers
+from motifair.graphs.graph_set import GraphSet, lost_edges, whole_numbers
 
 DATA_VARIABLE = "MOTIFAIR_DATA"
 
@@ -261,6 +261,13 @@ def parse(name: str, read: Reader) -> GraphSet:
             "give one label for each line of the edge file."
         )
     values, target = np.unique(raw_target, return_inverse=True)
+    ignored = [
+        f"{part.replace('_', ' ')} beyond the first column"
+        for part, rows in (("node_labels", node_label), ("edge_labels", edge_label))
+        if rows is not None and rows.shape[1] > 1
+    ]
+    unread = ("edge_attributes", "graph_attributes")
+    ignored += [part.replace("_", " ") for part in unread if read(part) is not None]
     return GraphSet.build(
         name,
         nodes=np.bincount(indicator - 1, minlength=len(raw_target)),
@@ -270,4 +277,5 @@ def parse(name: str, read: Reader) -> GraphSet:
         node_label=None if node_label is None else node_label[:, 0],
         edge_label=None if edge_label is None else edge_label[:, 0],
         attribute=table("node_attributes", np.float64),
+        ignored=[*ignored, *lost_edges(edges, len(indicator) + 1)],
     )

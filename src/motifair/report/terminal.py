@@ -20,7 +20,7 @@ def show_result(result: Result, console: Console) -> None:
         console.print(agents_table(result))
     else:
         console.print(splits_table(result))
-    console.print(repr(result), highlight=False)
+    console.print(repr(result), highlight=False, markup=False)
 
 
 def agents_table(result: Result) -> Table:
