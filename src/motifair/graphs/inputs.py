@@ -88,7 +88,7 @@ def choose_features(data: Dataset, kind: str) -> str:
         for agent, source in zip(data.owners, data.sources, strict=True):
             has.setdefault(_words(source), []).append(agent)
         raise MotifairError(
-            "The nodes of the agents do not have the same ("
+            "Agents differ in what their nodes have ("
             + "; ".join(f"{', '.join(agents)}: {words}" for words, agents in has.items())
             + "); give all agents the same, or use features=degree."
         )
