@@ -14,6 +14,7 @@ import torch
 from motifair import doctor, kernels
 from motifair.cli import main
 from motifair.doctor import Check, examine
+from motifair.extras import install
 from motifair.ledger.store import open_ledger
 
 
@@ -158,9 +159,9 @@ def test_packages_are_compared_with_what_is_declared(monkeypatch: pytest.MonkeyP
     assert "nothing is installed" in absent.found
     extras = {c.check: c for c in rows("extra")}
     assert extras["extra old"].status == "warn"
-    assert extras["extra old"].fix == "pip install 'motifair[old]'"
+    assert extras["extra old"].fix == install("old")
     assert extras["extra absent"].status == "ok"
-    assert extras["extra absent"].fix == "If needed: pip install 'motifair[absent]'"
+    assert extras["extra absent"].fix == f"If needed: {install('absent')}"
     assert extras["extra there"].fix == ""
 
 

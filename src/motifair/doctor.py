@@ -18,6 +18,7 @@ from pathlib import Path
 
 from motifair.cores import usable_cores
 from motifair.errors import MotifairError
+from motifair.extras import install
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 GIB = 2**30
@@ -129,15 +130,13 @@ def _extras() -> Iterator[Check]:
         parts = [(wanted, there, fits) for e, wanted, there, fits in rows if e == extra]
         if extra == "dev" or not parts:
             continue
-        install = f"pip install 'motifair[{extra}]'"
+        fix = install(extra)
         old = [f"{wanted}, not {there}" for wanted, there, fits in parts if there and not fits]
         absent = [_name(wanted) for wanted, there, _ in parts if not there]
         if old:
-            yield Check(f"extra {extra}", WARN, f"needs {', '.join(old)}", install)
+            yield Check(f"extra {extra}", WARN, f"needs {', '.join(old)}", fix)
         elif absent:
-            yield Check(
-                f"extra {extra}", OK, f"not here: {', '.join(absent)}", f"If needed: {install}"
-            )
+            yield Check(f"extra {extra}", OK, f"not here: {', '.join(absent)}", f"If needed: {fix}")
         else:
             versions = [f"{_name(wanted)} {there}" for wanted, there, _ in parts]
             yield Check(f"extra {extra}", OK, ", ".join(versions))

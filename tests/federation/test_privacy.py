@@ -20,7 +20,6 @@ from scipy.stats import kstest
 
 from motifair.config import make_config
 from motifair.errors import MotifairError
-from motifair.federation import privacy as room
 from motifair.federation.privacy import (
     Privacy,
     check_asked,
@@ -409,7 +408,7 @@ def test_settings_that_are_in_force_pass() -> None:
 
 
 def test_noise_without_an_accountant_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "find_spec", lambda name: None)
+    monkeypatch.setattr("motifair.extras.find_spec", lambda name: None)
     check(UPDATES, {"clip_update": 1.0})
     with pytest.raises(MotifairError, match=r"pip install 'motifair\[privacy\]'"):
         check(UPDATES, NOISY | PROTOTYPES)

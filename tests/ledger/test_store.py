@@ -357,19 +357,29 @@ def test_a_server_needs_no_more_than_to_read_and_to_add(postgres: Postgres) -> N
 
 def test_a_missing_driver_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(MotifairError, match=r"needs psycopg: .*motifair\[ledger\]"):
+    with pytest.raises(MotifairError, match=r"needs psycopg; .*motifair\[ledger\]"):
         open_ledger("postgresql://u@h/db", write=False)
 
 
-def test_a_missing_library_is_named() -> None:
+@pytest.mark.parametrize(
+    ("module", "library"),
+    [
+        ("motifair.ledger.store", "sqlalchemy"),
+        ("motifair.ledger.store", "alembic"),
+        ("motifair.ledger.lease", "sqlalchemy"),
+        ("motifair.ledger.signatures", "cryptography"),
+        ("motifair.federation.keys", "cryptography"),
+    ],
+)
+def test_a_missing_library_is_named(module: str, library: str) -> None:
     code = (
-        "import sys; sys.modules['sqlalchemy'] = None\n"
+        f"import sys; sys.modules['{library}'] = None\n"
         "from motifair.errors import MotifairError\n"
-        "try:\n    import motifair.ledger.store\n"
+        f"try:\n    import {module}\n"
         "except MotifairError as error:\n    print(error)"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout
-    assert "A ledger needs sqlalchemy: install motifair with" in said
+    assert f"needs {library}; run pip install 'motifair[ledger]'" in said
 
 
 def test_importing_motifair_needs_no_database() -> None:

@@ -383,7 +383,7 @@ def test_a_round_too_large_for_a_batch_is_cut_and_not_doubled(
 def test_a_missing_package_is_one_sentence_with_the_fix(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("motifair.report.loggers.find_spec", lambda name: None)
+    monkeypatch.setattr("motifair.extras.find_spec", lambda name: None)
     make = {"tensorboard": TensorBoardLogger, "mlflow": MLflowLogger}[kind]
     with pytest.raises(MotifairError, match=rf"pip install 'motifair\[{kind}\]'"):
         make(str(tmp_path))

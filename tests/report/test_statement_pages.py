@@ -117,8 +117,15 @@ def test_a_pdf_has_the_total(tmp_path: Path) -> None:
 def test_without_weasyprint_a_sentence_names_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "weasyprint", None)
+    monkeypatch.setattr("motifair.extras.find_spec", lambda name: None)
     with pytest.raises(MotifairError, match=r"pip install 'motifair\[pdf\]'"):
+        as_pdf(statement_of())
+
+
+def test_without_pango_a_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("motifair.extras.find_spec", lambda name: "found")
+    monkeypatch.setitem(sys.modules, "weasyprint", None)
+    with pytest.raises(MotifairError, match="install Pango, or write HTML"):
         as_pdf(statement_of())
 
 

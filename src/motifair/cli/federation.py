@@ -14,6 +14,7 @@ from rich.table import Table
 
 from motifair.cli import complete
 from motifair.errors import MotifairError
+from motifair.extras import require
 
 if TYPE_CHECKING:
     from motifair.deployment.office import Office
@@ -53,10 +54,11 @@ def init(
     from motifair.graphs.inputs import describe_inputs
     from motifair.graphs.read import Schema, read_graphs
 
+    office = _office(folder)
     sample = read_graphs(like)
     schema = Schema.of(sample, features)
     names = [m.strip() for m in members.split(",")]
-    path = _office(folder).write_terms(name, names, schema)
+    path = office.write_terms(name, names, schema)
     typer.echo(describe_inputs(Dataset(sample), schema.features, motifs=True))
     typer.echo(f"Wrote {path}. Edit it, then: motifair federation provision --folder {folder}")
 
@@ -92,10 +94,10 @@ def remove(member: Member, folder: Folder = HERE) -> None:
 @server.command("start")
 def start_server(folder: Folder = HERE, detach: Detach = False) -> None:
     """Start the server, and start it again should it die."""
+    office = _office(folder)
     from motifair.deployment.office import SERVER
     from motifair.federation.transports.nvflare import processes
 
-    office = _office(folder)
     _ = office.terms, office.keys()
     settings = {"office": str(folder.resolve())}
     _keep(lambda: processes.start_server(office.kit(SERVER), settings), detach)
@@ -109,6 +111,7 @@ def start_agent(
     detach: Detach = False,
 ) -> None:
     """Check a member's graphs against the terms, and start its agent."""
+    _check_extra()
     from motifair.deployment.site import HANDLER, settings_of
     from motifair.federation.transports.nvflare import processes
 
@@ -131,9 +134,9 @@ def stop(kit: Kit) -> None:
 @app.command()
 def run(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False) -> None:
     """Train until all rounds are done; after an interruption the same command goes on."""
+    office = _office(folder)
     from motifair.deployment.operate import run_federation, status
 
-    office = _office(folder)
     console = Console(stderr=True)
     told = [-1]
 
@@ -150,10 +153,10 @@ def run(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False) ->
 @app.command()
 def status(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False) -> None:
     """Say how far a run is, who was there in its last round, and what runs here."""
+    office = _office(folder)
     from motifair.deployment.operate import status as look
     from motifair.federation.transports.nvflare.processes import running
 
-    office = _office(folder)
     now = look(office, run)
     kits = sorted(p for p in (folder / "kits").glob("*") if p.is_dir())
     lines = now.entry.lines if now.entry else ()
@@ -175,10 +178,11 @@ def status(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False)
 @app.command()
 def privacy(folder: Folder = HERE, as_json: Json = False) -> None:
     """Say what the terms promise of what a member's uploads give away."""
+    office = _office(folder)
     from motifair.federation.privacy import statement
     from motifair.files import finite
 
-    terms = _office(folder).terms
+    terms = office.terms
     said = finite(statement(terms.privacy, terms.config.rounds))
     if as_json:
         typer.echo(json.dumps(said))
@@ -191,10 +195,12 @@ def audit(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False) 
     """Compute every value and payoff again from the retained uploads; exit code 1 names the first
     row that comes out otherwise.
     """
+    require("ledger", "An audit")
     from motifair.deployment.audit import audit as recompute
+    from motifair.deployment.office import Office
     from motifair.ledger.store import open_ledger
 
-    office = _office(folder)
+    office = Office(folder)
     with open_ledger(office.ledger, write=False) as ledger:
         verdict = recompute(office.terms, office.run(run), list(ledger.entries(run)))
     typer.echo(json.dumps(verdict.to_json()) if as_json else str(verdict))
@@ -213,6 +219,7 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """All of it on one machine: real processes, mutual TLS, a ledger, verified and compared."""
+    _check_extra()
     from motifair.deployment import demo as play
 
     began, console = time.monotonic(), Console(stderr=True)
@@ -236,7 +243,13 @@ def demo(
         raise typer.Exit(1)
 
 
+def _check_extra() -> None:
+    """Name the extra before anything is read or written; the modules below would name others."""
+    require("federation", "A federation between machines")
+
+
 def _office(folder: Path) -> Office:
+    _check_extra()
     from motifair.deployment.office import Office
 
     return Office(folder)

@@ -18,6 +18,7 @@ from motifair.deployment.office import OPERATOR, SERVER, Office
 from motifair.deployment.operate import run_federation, status
 from motifair.deployment.site import HANDLER, make_handler, settings_of
 from motifair.errors import MotifairError
+from motifair.extras import require
 from motifair.federation.coordinator import Coordinator
 from motifair.federation.drive import POSITION, Drive
 from motifair.federation.positions import load_position
@@ -78,6 +79,7 @@ def demo(
 
     `measure` runs as many rounds again in which nobody does anything.
     """
+    require("federation", "A federation between machines")
     if folder.exists() and any(folder.iterdir()):
         raise MotifairError(f"{folder} is not empty; use another folder.")
     office = Office(folder)

@@ -19,13 +19,12 @@ from pathlib import Path
 from motifair.deployment.template import federation_toml
 from motifair.errors import MotifairError
 from motifair.federation.keys import certified_key
-from motifair.federation.terms import Terms, read_terms
+from motifair.federation.terms import TERMS, Terms, read_terms
 from motifair.files import write_atomic
 from motifair.graphs.read import Schema
 
 OPERATOR = "operator@federation.local"
 SERVER = "server"
-TERMS = "federation.toml"
 
 
 @dataclass(frozen=True)

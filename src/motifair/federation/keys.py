@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from motifair.errors import MotifairError
+from motifair.extras import missing
+from motifair.ledger.signatures import is_signed
 
 try:
     from cryptography import x509
@@ -21,12 +23,8 @@ try:
         PublicFormat,
         load_pem_private_key,
     )
-except ModuleNotFoundError as missing:
-    raise MotifairError(
-        "Signatures need cryptography: install motifair with `pip install 'motifair[ledger]'`."
-    ) from missing
-
-from motifair.ledger.verify import is_signed
+except ModuleNotFoundError as error:
+    raise missing("ledger", "A signature", error.name) from error
 
 
 def new_key() -> RSAPrivateKey:

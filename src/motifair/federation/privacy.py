@@ -17,7 +17,6 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from motifair.errors import MotifairError, nearest
+from motifair.extras import require
 from motifair.federation.checks import MOST_PROTOTYPE
 from motifair.federation.records import FINISH, JOIN, TRAIN, Download, Floats, Upload
 from motifair.files import write_atomic
@@ -120,11 +120,8 @@ def check_privacy(privacy: Privacy, method: Method, size: int, max_norm: float) 
     _check_norm(p.clip_update, p.noise_update, size, max_norm, fix)
     fix = "lower clip_prototype"
     _check_norm(p.clip_prototype, p.noise_prototype, hidden, MOST_PROTOTYPE, fix)
-    if privacy.noisy and find_spec(ACCOUNTANT) is None:
-        raise MotifairError(
-            "Noise needs an accountant that says what it is worth; "
-            "install it with: pip install 'motifair[privacy]'."
-        )
+    if privacy.noisy:
+        require("privacy", "The accountant of noise in [privacy]", ACCOUNTANT)
 
 
 def check_asked(task: Download, rounds: int, newest: int) -> None:

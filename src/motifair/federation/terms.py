@@ -30,6 +30,7 @@ SIMULATION_ONLY = frozenset(
         "perturbation", "features", "budget", "eval_every",
     }
 )  # fmt: skip
+TERMS = "federation.toml"
 PLACES = 6  # decimal places of a currency, at most
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 

@@ -9,15 +9,18 @@ import json
 from collections.abc import Callable, Iterable
 from decimal import Context, Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from motifair.errors import MotifairError
+from motifair.extras import require
 from motifair.files import write_atomic
 from motifair.ledger.accounts import Accounts
 from motifair.ledger.entry import Entry, Line, Terms
-from motifair.ledger.store import Ledger
+
+if TYPE_CHECKING:
+    from motifair.ledger.store import Ledger
 
 FORMATS = ("csv", "json", "parquet")
 EXACT = Context(prec=60)
@@ -86,6 +89,8 @@ def export(ledger: Ledger, path: Path, kind: str) -> None:
         raise MotifairError(f"There is no format {kind}; there are {', '.join(FORMATS)}.")
     if not path.absolute().parent.is_dir():
         raise MotifairError(f"There is no folder {path.absolute().parent}. Make it first.")
+    if kind == "parquet":
+        require("ledger", "A Parquet file", "pyarrow")
     if kind == "json":
         entries = [e for run in ledger.runs() for e in ledger.entries(run)]
         write_atomic(path, json.dumps(to_json(entries), indent=1) + "\n")

@@ -8,9 +8,13 @@ from contextlib import contextmanager
 from hashlib import sha256
 from time import sleep
 
-from sqlalchemy import Connection, Engine, exc, func, select
-
 from motifair.errors import MotifairError
+from motifair.extras import missing
+
+try:
+    from sqlalchemy import Connection, Engine, exc, func, select
+except ModuleNotFoundError as error:
+    raise missing("ledger", "A ledger", error.name) from error
 
 PATIENCE = 10  # times 0.3 s: PostgreSQL may need a moment to notice that a process has died
 

@@ -10,13 +10,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import sqlalchemy as sa
-from sqlalchemy import URL, Connection, Engine, exc, make_url
-
 from motifair.errors import MotifairError
-from motifair.ledger import migrations
+from motifair.extras import missing
 from motifair.ledger.entry import GENESIS, Entry, Line
-from motifair.ledger.lease import AdvisoryLease, FileLease, Lease, explained
+
+try:
+    import sqlalchemy as sa
+    from sqlalchemy import URL, Connection, Engine, exc, make_url
+
+    from motifair.ledger import migrations
+    from motifair.ledger.lease import AdvisoryLease, FileLease, Lease, explained
+except ModuleNotFoundError as error:
+    raise missing("ledger", "A ledger", error.name) from error
 
 WHOLE = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 METADATA = sa.MetaData()
@@ -222,11 +227,8 @@ def _postgres(url: URL, name: str) -> Engine:
     options = {k: v for k, v in POSTGRES_OPTIONS.items() if k not in url.query}
     try:
         return sa.create_engine(url, pool_pre_ping=True, connect_args=options)
-    except ModuleNotFoundError as missing:
-        raise MotifairError(
-            f"The ledger {name} needs {missing.name}: install motifair with "
-            "`pip install 'motifair[ledger]'`."
-        ) from missing
+    except ModuleNotFoundError as error:
+        raise missing("ledger", f"The ledger {name}", error.name) from error
 
 
 def _sqlite(url: URL, write: bool) -> Engine:

@@ -5,16 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
-from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from motifair.errors import MotifairError
 from motifair.ledger.accounts import Accounts
@@ -222,38 +215,26 @@ def signed_message(run: str, round_: int, agent: str, upload: str) -> bytes:
     return f"{run}/{round_}/{agent}/{upload}".encode()
 
 
-def is_signed(key: str, signature: str, message: bytes) -> bool:
-    """Tell whether a signature (hex) of a message is by the holder of a public key (PEM)."""
-    try:
-        _key(key).verify(bytes.fromhex(signature), message, PKCS1v15(), SHA256())
-    except (InvalidSignature, ValueError):
-        return False
-    return True
-
-
 def _check_signature(entry: Entry, line: Line, key: str) -> None:
     """A present member with a key has signed; whatever signature stands there is its own."""
     if line.signature:
         message = signed_message(entry.run, entry.round, line.agent, line.upload)
-        if not key or not is_signed(key, line.signature, message):
+        if not key or not _is_signed(key, line.signature, message):
             raise _Misfit("the signature of the upload is not by the member's key", line.agent)
     elif key and line.status == "present":
         raise _Misfit("the upload is not signed", line.agent)
 
 
 def _is_key(pem: str) -> bool:
-    try:
-        return bool(_key(pem))
-    except ValueError:
-        return False
+    from motifair.ledger.signatures import is_key
+
+    return is_key(pem)
 
 
-@lru_cache(maxsize=4096)
-def _key(pem: str) -> RSAPublicKey:
-    key = load_pem_public_key(pem.encode())
-    if not isinstance(key, RSAPublicKey):
-        raise ValueError("not an RSA key")
-    return key
+def _is_signed(key: str, signature: str, message: bytes) -> bool:
+    from motifair.ledger.signatures import is_signed
+
+    return is_signed(key, signature, message)
 
 
 def head_line(run: str, number: int, digest: str) -> str:

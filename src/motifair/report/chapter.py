@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from motifair.config import OPTIONS, make_config
-from motifair.deployment.office import TERMS
 from motifair.errors import MotifairError
 from motifair.evaluation.fairness import LOSS
 from motifair.experiments.result import Result, known_mean
+from motifair.federation.terms import TERMS
 from motifair.report.charts import Chart, Missing
 from motifair.report.figures import Cast, run_figures
 from motifair.report.gallery import Group, gallery

@@ -15,14 +15,13 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from motifair.config import Config
-from motifair.errors import MotifairError
+from motifair.extras import require
 from motifair.federation.callbacks import Callback, Pace
 from motifair.federation.history import History
 from motifair.federation.state import FederationState
@@ -50,11 +49,7 @@ class Logger(Callback):
     title: ClassVar[str]
 
     def __init__(self, tell: Callable[[str], None] = warn) -> None:
-        if find_spec(self.kind) is None:
-            raise MotifairError(
-                f"Logging to {self.title} needs {self.kind}: install motifair with "
-                f"`pip install 'motifair[{self.kind}]'`."
-            )
+        require(self.kind, f"Logging to {self.title}")
         self.tell, self.pace = tell, Pace()
         self.told: list[str] = []  # shared by the loggers of all splits, as the pace is
         self.config: Config | None = None

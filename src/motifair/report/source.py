@@ -7,14 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from motifair.config import Config, make_config
-from motifair.deployment.office import TERMS, Office
 from motifair.errors import MotifairError
 from motifair.experiments.books import entries_of
 from motifair.experiments.plan import read_plan, split_data
 from motifair.experiments.result import Result, load_result
-from motifair.federation.drive import POSITION, RESULT
 from motifair.federation.members import vocabularies
-from motifair.federation.positions import load_position
+from motifair.federation.terms import TERMS
 from motifair.files import read_json
 from motifair.ledger.entry import Entry, Terms
 from motifair.mechanism.payoff import SIZE_PAYOFFS
@@ -70,7 +68,7 @@ def read_source(
     `books=False` says that `entries` may be empty.
     """
     if (folder / TERMS).exists():
-        return _deployed(Office(folder), run)
+        return _deployed(folder, run)
     if run is not None:
         raise MotifairError(f"{folder} holds one simulated run; leave the name of the run out.")
     return _simulated(folder, split, books)
@@ -130,7 +128,13 @@ def read_ledger(where: str, run: str | None = None) -> tuple[Entry, ...]:
         return tuple(ledger.entries(name))
 
 
-def _deployed(office: Office, run: str | None) -> Source:
+def _deployed(folder: Path, run: str | None) -> Source:
+    # Only here: a simulation is read without the extra that a ledger needs.
+    from motifair.deployment.office import Office
+    from motifair.federation.drive import POSITION, RESULT
+    from motifair.federation.positions import load_position
+
+    office = Office(folder)
     entries = read_ledger(office.ledger, run)
     name = entries[0].run
     position = load_position(office.run(name) / POSITION)

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from motifair.errors import MotifairError
+from motifair.extras import require
 from motifair.ledger.entry import clean_reason
 from motifair.ledger.export import decimal
 from motifair.ledger.statement import LEANED_ON, PARTS, Motif, Payment, Statement
@@ -92,12 +93,13 @@ def as_html(statement: Statement) -> str:
 
 def as_pdf(statement: Statement) -> bytes:
     """Return the same document as PDF."""
+    require("pdf", "A PDF")
     try:
         from weasyprint import HTML
-    except (ImportError, OSError) as error:  # OSError: the package is there, Pango is not
+    except (ImportError, OSError) as error:  # the package is there, a library of the system is not
         raise MotifairError(
-            "A PDF needs WeasyPrint: install motifair with `pip install 'motifair[pdf]'`, or use "
-            f"--format html ({clean_reason(str(error))})."
+            f"WeasyPrint cannot be loaded ({clean_reason(str(error))}); install Pango, or write "
+            "HTML instead."
         ) from None
     written: bytes = HTML(string=as_html(statement)).write_pdf()
     return written

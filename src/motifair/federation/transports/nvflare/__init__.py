@@ -5,3 +5,7 @@
 the engine itself calls. Nothing but this package imports nvflare. `docs/engine.md` says what the
 engine does when a part of it dies.
 """
+
+from motifair.extras import require
+
+require("federation", "A federation between machines")

@@ -1,0 +1,162 @@
+"""What a plain `pip install .` gives: README works, and what needs an extra names it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bare import PROJECT, ROOT, Bare, make_bare
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from motifair.cli import main
+from motifair.errors import MotifairError
+from motifair.extras import MODULES
+from motifair.graphs.graph_set import GraphSet
+from motifair.graphs.tu import write_tu
+
+README = (ROOT / "README.md").read_text()
+SIMULATION, BETWEEN_MACHINES = README.split("## Between machines")
+SMALL = {
+    "run": ["--rounds", "2", "--quiet", "--data-dir", "data"],
+    "compare": ["--rounds", "2", "--quiet", "--data-dir", "data"],
+    "paper": ["--rounds", "2", "--splits", "1", "--datasets", "MUTAG", "--data-dir", "data"],
+    "data": ["--data-dir", "data"],
+    "doctor": ["--data-dir", "data"],
+}
+NEED_EXTRAS = [
+    ("federation init --like graphs --members a,b", "federation"),
+    ("federation provision", "federation"),
+    ("federation add bank-a", "federation"),
+    ("federation renew bank-a", "federation"),
+    ("federation remove bank-a", "federation"),
+    ("federation server start", "federation"),
+    ("federation agent start --kit kit --graphs graphs", "federation"),
+    ("federation stop --kit kit", "federation"),
+    ("federation run", "federation"),
+    ("federation status", "federation"),
+    ("federation privacy", "federation"),
+    ("federation demo", "federation"),
+    ("ledger verify --ledger ledger.sqlite", "ledger"),
+    ("ledger entries --ledger postgresql://me@localhost/books", "ledger"),
+    ("ledger balance --run folder", "ledger"),
+    ("ledger export --ledger ledger.sqlite --format parquet --out rows.parquet", "ledger"),
+    ("ledger audit", "ledger"),
+    ("statement --ledger ledger.sqlite --agent bank-a", "ledger"),
+    ("dashboard --ledger ledger.sqlite", "web"),
+    ("run --rounds 2 --agents 3 --log tensorboard", "tensorboard"),
+    ("run --rounds 2 --agents 3 --log mlflow", "mlflow"),
+    ("compare --rounds 2 --agents 3 --log mlflow", "mlflow"),
+]
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Bare:
+    return make_bare(tmp_path_factory.mktemp("bare"))
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """Yield the words of each `motifair` command in the console blocks, comments left out."""
+    for block in re.findall(r"```console\n(.*?)```", text, re.DOTALL):
+        for line in block.splitlines():
+            words = shlex.split(line, comments=True)
+            if words[0] == "motifair":
+                yield words[1:]
+
+
+def small(words: list[str]) -> list[str]:
+    """Return a command of README with fewer rounds, splits and methods, on a smaller dataset."""
+    text = " ".join([*words, *SMALL.get(words[0], [])]).replace("runs/...", "runs/first")
+    if words[0] in ("run", "compare"):
+        text = re.sub("PROTEINS|IMDB-BINARY", "MUTAG", text)
+    text = re.sub(r"--splits \d+", "--splits 1", text)
+    return text.replace("--methods all", "--methods fedavg,motifair").split()
+
+
+def test_readme_up_to_the_federation_runs_without_extras(
+    bare: Bare, data_dir: Path, mutag: GraphSet
+) -> None:
+    (bare.folder / "data").symlink_to(data_dir)
+    for name, first in (("bank-a", 0), ("bank-b", 60), ("lab", 120)):
+        write_tu(mutag.select(np.arange(first, first + 60)), bare.folder / name)
+    first, *others = [small(words) for words in commands(SIMULATION)]
+    for words in ([*first, "--out", "runs/first"], *others):
+        ended = bare.run("-m", "motifair", *words)
+        if "--log" in words:
+            assert (ended.returncode, "'.[tensorboard]'" in ended.stderr) == (2, True)
+        else:
+            assert ended.returncode == 0, f"{words}\n{ended.stdout}{ended.stderr}"
+    html = ["--run", "runs/first", "--agent", "agent-03", "--format", "html", "--out", "s.html"]
+    assert bare.run("-m", "motifair", "statement", *html).returncode == 0
+    for code in re.findall(r"```python\n(.*?)```", SIMULATION, re.DOTALL):
+        ended = bare.run("-c", code.replace("rounds=10", "rounds=2"))
+        assert ended.returncode == 0, f"{code}\n{ended.stderr}"
+
+
+@pytest.mark.parametrize(("command", "extra"), NEED_EXTRAS)
+def test_what_needs_an_extra_names_it_and_writes_nothing(
+    bare: Bare, tmp_path: Path, command: str, extra: str
+) -> None:
+    ended = bare.run("-m", "motifair", *command.split(), cwd=tmp_path)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert f"pip install 'motifair[{extra}]', or pip install '.[{extra}]'" in ended.stderr
+    assert ended.stderr.startswith("motifair: ")
+    assert ended.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["demo", "provision", "stop --kit kit", "server start"])
+def test_with_the_extra_of_a_ledger_alone_a_federation_names_its_own(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("motifair.extras.find_spec", lambda name: None if name == "nvflare" else 1)
+    monkeypatch.delitem(sys.modules, "motifair.federation.transports.nvflare", raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["motifair", "federation", *command.split(), "--debug"])
+    with pytest.raises(
+        MotifairError, match=r"needs nvflare; run pip install 'motifair\[federation"
+    ):
+        main()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_doctor_names_the_extra_of_a_ledger(bare: Bare) -> None:
+    ended = bare.run("-m", "motifair", "doctor", "--ledger", "ledger.sqlite", "--json")
+    assert (ended.returncode, ended.stderr) == (1, "")
+    assert "or pip install '.[ledger]' in a checkout" in ended.stdout
+
+
+def brought(extra: str) -> set[str]:
+    """Return the modules of the packages that an extra names, those of extras in it included."""
+    found: set[str] = set()
+    modules = [(d, m) for m, ds in metadata.packages_distributions().items() for d in ds]
+    for requirement in map(Requirement, PROJECT["optional-dependencies"][extra]):
+        if requirement.name == "motifair":
+            found |= {m for inner in requirement.extras for m in brought(inner)}
+        else:
+            found |= {m for d, m in modules if canonicalize_name(d) == requirement.name}
+    return found
+
+
+@pytest.mark.parametrize("extra", MODULES)
+def test_modules_are_asked_for_by_the_extra_that_brings_them(extra: str) -> None:
+    assert set(MODULES[extra]) <= brought(extra)
+
+
+def test_every_extra_of_users_is_known() -> None:
+    assert {*MODULES, "dev"} == set(PROJECT["optional-dependencies"])
+
+
+def test_readme_installs_what_its_federation_uses() -> None:
+    (line,) = re.findall(r"^pip install '\.\[(.*)\]'$", BETWEEN_MACHINES, re.MULTILINE)
+    used = {"ledger": "ledger", "federation": "federation", "dashboard": "web"}
+    wanted = {used[words[0]] for words in commands(BETWEEN_MACHINES) if words[0] in used}
+    installed = {module for extra in line.split(",") for module in brought(extra)}
+    assert wanted == {"federation", "ledger", "web"}
+    assert installed >= {module for extra in wanted for module in brought(extra)}
