@@ -23,6 +23,11 @@ DRAWN = """() => new Promise((done) => {
   };
   look();
 })"""
+BUTTONS = ["Download plot", "Zoom", "Pan", "Zoom in", "Zoom out", "Reset axes"]
+BUTTONS_OF_ALL = """() => Object.fromEntries([...document.querySelectorAll(".plot")].map((plot) => [
+  plot.id, [...plot.querySelectorAll(".modebar-btn")].map((button) => button.dataset.title)]))"""
+CLOUD_OF_ALL = """() => [...document.querySelectorAll(".plot")]
+  .map((plot) => [plot._context.showSendToCloud, plot._context.plotlyServerURL])"""
 DRAWN_AGAIN = "() => new Promise((done) => requestIdleCallback(() => setTimeout(done, 300)))"
 
 
@@ -54,7 +59,7 @@ def reader(browser: Browser) -> Iterator[Reader]:
     page.on("console", lambda m: reader.troubles.append(f"console: {m.text}"))
     page.on("pageerror", lambda e: reader.troubles.append(f"error: {e}"))
     page.on("dialog", lambda d: (reader.troubles.append(d.message), d.dismiss()))
-    page.on("request", lambda r: _note(reader, r.url))
+    page.context.on("request", lambda r: _note(reader, r.url))
     yield reader
     page.close()
     assert not reader.troubles
@@ -166,6 +171,23 @@ def test_paper_shows_all_figures_of_all_runs(reader: Reader, tmp_path: Path) -> 
     assert page.locator("details.run[open]").count() == 1
     page.locator("details.run > summary").nth(2).click()
     assert page.evaluate(DRAWN) == 21
+
+
+def test_no_button_of_any_figure_sends_anything_away(reader: Reader, report: Path) -> None:
+    reader.open(report)
+    page, downloads, pages = reader.page, [], []
+    page.on("download", lambda download: downloads.append(download.suggested_filename))
+    page.context.on("page", lambda opened: pages.append(opened.url))
+    found = page.evaluate(BUTTONS_OF_ALL)
+    assert len(found) == 10
+    assert all(buttons == BUTTONS for buttons in found.values()), found
+    assert page.evaluate(CLOUD_OF_ALL) == [[False, ""]] * len(found)
+    for button in page.locator(".modebar-btn").all():
+        button.evaluate("(button) => button.click()")
+    page.wait_for_timeout(500)
+    assert pages == []
+    assert len(downloads) == len(found)
+    assert page.locator("[class*=cloud]").count() == 0
 
 
 def test_nothing_is_wider_than_a_phone(reader: Reader, report: Path) -> None:

@@ -27,7 +27,8 @@ def page_of(browser: Any, at: str, **options: Any) -> Iterator[Any]:
     page, wrong = context.new_page(), []
     page.on("console", lambda m: m.type in ("error", "warning") and wrong.append(m.text))
     page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("request", lambda r: r.url.startswith((at, "data:")) or wrong.append(r.url))
+    context.on("request", lambda r: r.url.startswith((at, "data:")) or wrong.append(r.url))
+    context.on("page", lambda opened: wrong.append(f"opened {opened.url}"))
     page.add_init_script(WATCH)
     try:
         yield page
@@ -65,6 +66,21 @@ def test_a_run_that_goes_on_is_seen_without_a_reload(browser: Any, place: str) -
         row = page.locator("[data-part=agents] tr", has_text="bank-c")
         assert "absent" in row.inner_text()
         assert writer.accounts.head in page.locator("[data-part=ledger]").inner_text()
+
+
+def test_curves_have_no_buttons_and_no_way_to_a_cloud(browser: Any, tmp_path: Path) -> None:
+    place = str(tmp_path / "ledger.sqlite")
+    books.write(place, books.make_run())
+    script = """() => [...document.querySelectorAll(".js-plotly-plot")].map((plot) => [plot.id,
+      plot.querySelectorAll(".modebar-btn").length, plot.querySelectorAll("a").length,
+      plot._context.showSendToCloud, plot._context.plotlyServerURL])"""
+    with served(place) as at, page_of(browser, at) as page:
+        page.goto(f"/runs/{books.RUN}")
+        drawn(page, 6)
+        page.locator("#paid-curve").hover()
+        assert page.evaluate(script) == [
+            [name, 0, 0, False, ""] for name in ("value-curve", "paid-curve")
+        ]
 
 
 def test_a_real_run_shows_who_trains_and_who_waits(browser: Any, tmp_path: Path) -> None:

@@ -10,10 +10,13 @@ const root = document.documentElement;
 const stale = new Set(plots);
 const entries = [...document.querySelectorAll(".legend button")];
 const PAPER = 680, LOW = 310; // pixels: two figures go on a page
+// The buttons are listed, not left to Plotly: version 7 added one that uploads a figure to its cloud.
 const CONFIG = {
   responsive: true,
   displaylogo: false,
-  modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+  modeBarButtons: [["toImage"], ["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]],
+  showSendToCloud: false,
+  plotlyServerURL: "",
   toImageButtonOptions: { format: "svg" },
 };
 let printing = false;

@@ -69,6 +69,9 @@ function trace(curve, k, y) {
     hovertemplate: `%{y}<extra>${curve.agent.replace(/[<>&]/g, "")}</extra>` };
 }
 
+// No buttons, and no way to Plotly's cloud.
+const CONFIG = { responsive: true, displayModeBar: false, displaylogo: false, showSendToCloud: false, plotlyServerURL: "" };
+
 function layout() {
   const axis = { gridcolor: colour("rule"), zerolinecolor: colour("faint"), linecolor: colour("rule"),
     automargin: true, fixedrange: true };
@@ -86,7 +89,7 @@ async function draw() {
   const all = [...pale, ...found.curves.filter((c) => c.marked)];
   for (const [id, y] of [["value-curve", "value"], ["paid-curve", "paid"]]) {
     const traces = all.map((curve, k) => trace(curve, k - pale.length, y));
-    await Plotly.react(id, traces, layout(), { displayModeBar: false, responsive: true });
+    await Plotly.react(id, traces, layout(), CONFIG);
   }
   document.getElementById("value-curve").dataset.rounds = Math.max(0, ...all.map((c) => c.rounds.at(-1)));
 }
