@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -14,7 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from motifair.errors import MotifairError
-from motifair.files import cache_folder, finite, read_json, write_atomic, write_json
+from motifair.files import (
+    cache_folder,
+    check_target,
+    file_errors,
+    finite,
+    read_json,
+    write_atomic,
+    write_json,
+)
 
 
 def names(folder: Path) -> list[str]:
@@ -50,6 +59,38 @@ def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(MotifairError, match="cannot be written"):
         write_atomic(tmp_path / "missing" / "file", "content")
     assert names(tmp_path) == []
+
+
+def test_a_file_in_the_place_of_a_folder_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(MotifairError, match="cannot be written"):
+        write_atomic(tmp_path / "file" / "inner", "content")
+    assert names(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("place", ["folder", "missing/file", "file/inner", "/proc/file"])
+def test_a_place_where_nothing_can_be_written_is_refused_at_once(
+    tmp_path: Path, place: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(MotifairError, match="cannot be written"):
+        check_target(tmp_path / place)
+    check_target(tmp_path / "file")
+    check_target(tmp_path / "folder" / "new")
+    assert names(tmp_path / "folder") == []
+
+
+def test_only_errors_about_files_become_sentences(tmp_path: Path) -> None:
+    with (
+        pytest.raises(MotifairError, match=r"missing cannot be used \(No such file"),
+        file_errors(),
+    ):
+        (tmp_path / "missing").read_bytes()
+    with pytest.raises(MotifairError, match=r"A file cannot be used \(No space"), file_errors():
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with pytest.raises(BrokenPipeError), file_errors():
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
 
 
 def test_a_write_that_fails_half_way_keeps_the_old_file_and_no_other(tmp_path: Path) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +29,10 @@ def write_atomic(path: Path, content: bytes | str | Callable[[Path], None]) -> N
         _flush(temporary)
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(
+            OSError
+        ):  # under a file there is nothing to remove, and that is an error, too
+            temporary.unlink(missing_ok=True)
         raise MotifairError(
             f"{path} cannot be written ({error.strerror}); make room on the disk, or check who may "
             "write there."
@@ -35,6 +41,35 @@ def write_atomic(path: Path, content: bytes | str | Callable[[Path], None]) -> N
         temporary.unlink(missing_ok=True)
         raise
     _flush(path.parent)
+
+
+def check_target(path: Path) -> None:
+    """Refuse a file that cannot be written, before the work whose result it is to hold."""
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        # Rights do not tell everything: a disk may be full, or for reading only.
+        with tempfile.TemporaryFile(dir=path.absolute().parent):
+            pass
+    except OSError as error:
+        raise MotifairError(
+            f"{path} cannot be written ({error.strerror}); name a file in an existing folder "
+            "that you may write to."
+        ) from error
+
+
+@contextmanager
+def file_errors() -> Iterator[None]:
+    """Turn what the file system refuses into one sentence with the path."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise  # not about a file: a broken pipe, a connection
+        raise MotifairError(
+            f"{error.filename or 'A file'} cannot be used ({error.strerror}); check the path, who "
+            "may write there, and the room on the disk."
+        ) from error
 
 
 def _flush(path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import motifair
 from motifair.cli import main
 from motifair.graphs.graph_set import GraphSet
 from motifair.graphs.tu import write_tu
@@ -127,6 +128,64 @@ def test_training_that_diverges_is_one_sentence_exit_code_2_and_no_result(
     assert "Traceback" not in printed.err
     assert printed.out == ""
     assert not (tmp_path / "run" / "summary.json").exists()
+
+
+WRITTEN = {
+    "run": ["run", *QUICK, "--out", "{place}"],
+    "compare": ["compare", *QUICK, "--methods", "fedavg,motifair", "--out", "{place}"],
+    "paper": ["paper", "ablation", "--rounds", "2", "--splits", "1", "--out", "{place}"],
+    "report": ["report", "{run}", "--out", "{place}"],
+    "report figures": ["report", "{run}", "--figures", "{place}"],
+    "export": ["export", "{run}", "--out", "{place}"],
+    "statement": ["statement", "--run", "{run}", "--agent", "agent-00", "--out", "{place}.txt"],
+    "bench": ["bench", "--out", "{place}"],
+    "federation": ["federation", "demo", "--out", "{place}"],
+}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("finished") / "run"
+    motifair.run(out=out, rounds=2, agents=3, hidden=16, threads=1)
+    return out
+
+
+@pytest.mark.parametrize("place", ["file/x", "/proc/x"])
+@pytest.mark.parametrize("case", WRITTEN)
+def test_a_place_that_cannot_be_written_is_one_sentence_before_any_training(
+    case: str,
+    place: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    finished: Path,
+) -> None:
+    def refuse(*given: object) -> None:
+        raise AssertionError("it trains")
+
+    monkeypatch.setattr("motifair.experiments.run.run_jobs", refuse)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("mine")
+    words = [word.format(place=place, run=finished) for word in WRITTEN[case]]
+    before = sorted(finished.rglob("*"))
+    assert call(monkeypatch, *words) == 2
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("motifair: ")]
+    assert len(told) == 1
+    assert place in told[0]
+    assert sorted(finished.rglob("*")) == before
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("threads", ["-3", "0"])
+@pytest.mark.parametrize("command", [["run"], ["compare"], ["paper", "table2"]])
+def test_fewer_than_one_thread_is_refused(
+    command: list[str],
+    threads: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert call(monkeypatch, *command, "--threads", threads) == 2
+    assert "--threads" in capsys.readouterr().err
 
 
 def test_debug_shows_where_a_mistake_was_raised(monkeypatch: pytest.MonkeyPatch) -> None:

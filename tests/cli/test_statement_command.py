@@ -114,7 +114,7 @@ def test_mistakes_end_in_a_sentence(
         "--run", simulated, "--agent", "agent-00", "--round", 9
     )
     out = tmp_path / "no" / "file"
-    assert "There is no folder" in refused("--run", simulated, "--agent", "agent-00", "--out", out)
+    assert "cannot be written" in refused("--run", simulated, "--agent", "agent-00", "--out", out)
     assert "holds no run" in refused("--run", tmp_path, "--agent", "a")
 
 

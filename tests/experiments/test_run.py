@@ -52,6 +52,36 @@ def test_a_run_returns_a_result_worth_reading() -> None:
     assert set(result.mean) == set(result.ci95)
 
 
+def test_places_may_be_text_or_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_tu(from_objects("own", own_graphs()), tmp_path / "own")
+    result = motifair.run(Path("own"), out="run", **QUICK)
+    assert result.config.dataset == "own"
+    assert repr(motifair.load_result("run")) == repr(motifair.load_result(Path("run")))
+    result.save("new/copy")
+    assert (tmp_path / "new/copy/agents.csv").read_bytes() == (
+        tmp_path / "run/agents.csv"
+    ).read_bytes()
+
+
+def test_what_python_is_given_wrongly_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(MotifairError, match="There is no folder or zip at"):
+        motifair.run(tmp_path / "nowhere")
+    with pytest.raises(MotifairError, match="holds no run"):
+        motifair.load_result(str(tmp_path / "nowhere"))
+    for threads in (-3, 0):
+        with pytest.raises(MotifairError, match=f"threads takes .* at least 1, not {threads}"):
+            motifair.run(threads=threads)
+    with pytest.raises(MotifairError, match="file/x/checkpoint cannot be used"):
+        motifair.run(out=tmp_path / "file" / "x", **QUICK)
+    with pytest.raises(MotifairError, match="file/x/baselines/checkpoint cannot be used"):
+        motifair.compare(out=tmp_path / "file" / "x", methods="fedavg,motifair", **QUICK)
+    result = motifair.run(**{**QUICK, "rounds": 1})
+    with pytest.raises(MotifairError, match="cannot be used"):
+        result.save(tmp_path / "file" / "x")
+
+
 def test_the_folder_holds_what_is_promised_and_loads_back(tmp_path: Path) -> None:
     out = tmp_path / "run"
     result = motifair.run(out=out, splits=2, **QUICK)
@@ -143,7 +173,7 @@ def test_a_class_is_the_same_class_for_every_agent() -> None:
     result = motifair.run(parties, method="fedavg", learning_rate=0.01, **options)
     frame = result.to_frame()
     assert frame["accuracy"].tolist() == [1.0, 1.0, 1.0]
-    assert frame["self_train"].tolist() == [1.0, 1.0, 1.0]
+    assert frame["alone"].tolist() == [1.0, 1.0, 1.0]
 
 
 def triangles(width: int = 2, count: int = 40, seed: int = 0) -> list[Data]:

@@ -176,7 +176,7 @@ def test_graphs_that_the_model_cannot_read_end_in_a_sentence_and_code_2(
         (["--model", "gone"], "gone holds no model"),
         (["--graphs", "gone"], "There is no file or folder at gone"),
         (["--out", "p.xlsx"], "--out p.xlsx must end in .csv or .json"),
-        (["--out", "no/p.csv"], "--out no/p.csv lies in no folder; make no first"),
+        (["--out", "no/p.csv"], "no/p.csv cannot be written (No such file"),
     ],
 )
 def test_a_wrong_word_ends_in_a_sentence_and_code_2(

@@ -101,7 +101,7 @@ def test_mistakes_end_in_a_sentence(tmp_path: Path) -> None:
     assert "no rounds" in refused("export", "--ledger", place, "--out", str(tmp_path / "x"))
     write(place, make_run(1))
     out = str(tmp_path / "no" / "file.csv")
-    assert "There is no folder" in refused("export", "--ledger", place, "--out", out)
+    assert "cannot be written" in refused("export", "--ledger", place, "--out", out)
     words = ("export", "--ledger", place, "--out", str(tmp_path / "x"), "--format", "xml")
     assert "There is no format xml" in refused(*words)
     assert not (tmp_path / "x").exists()

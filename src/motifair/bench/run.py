@@ -16,7 +16,7 @@ from motifair.bench.measure import surroundings
 from motifair.bench.scale import measure_scale, save_scale
 from motifair.errors import MotifairError
 from motifair.experiments.plan import choose_device, make_plan
-from motifair.files import write_json
+from motifair.files import check_target, write_json
 from motifair.graphs.dataset import EMBEDDED
 from motifair.graphs.tu import locate
 from motifair.learning.steady import steady_process
@@ -123,5 +123,4 @@ def _check(out: Path, where: torch.device, splits: int | None, repeats: int, sca
         raise MotifairError("On a CPU one federation is measured; leave --splits out.")
     if where.type != "cpu" and scale:
         raise MotifairError("--scale measures a CPU; add --device cpu.")
-    if out.is_dir() or not out.parent.is_dir():
-        raise MotifairError(f"--out {out} cannot be written; name a file in an existing folder.")
+    check_target(out)

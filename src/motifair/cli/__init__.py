@@ -12,9 +12,11 @@ def main() -> None:
     arguments = sys.argv[1:]
     debug = "--debug" in arguments
     from motifair.cli.app import app
+    from motifair.files import file_errors
 
     try:
-        app([a for a in arguments if a != "--debug"])
+        with file_errors():
+            app([a for a in arguments if a != "--debug"])
     except MotifairError as error:
         if debug:
             raise

@@ -30,13 +30,13 @@ def predict(
     from motifair.errors import MotifairError
     from motifair.export import load_model
     from motifair.export import predict as classify
-    from motifair.files import write_atomic
+    from motifair.files import check_target, write_atomic
     from motifair.graphs.read import read_graphs
 
     if out is not None and out.suffix not in (".csv", ".json"):
         raise MotifairError(f"--out {out} must end in .csv or .json.")
-    if out is not None and not out.parent.is_dir():
-        raise MotifairError(f"--out {out} lies in no folder; make {out.parent} first.")
+    if out is not None:
+        check_target(out)
     exported = load_model(model)
     found = classify(exported, read_graphs(graphs))
     if out is not None:

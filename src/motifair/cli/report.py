@@ -36,11 +36,14 @@ def report(
     ] = False,
 ) -> None:
     """Write one HTML file that explains runs: figures, payoffs, motifs, configuration, ledger."""
+    from motifair.files import check_target
     from motifair.report.chapter import read_chapters
     from motifair.report.page import write_report
 
     errors = Console(stderr=True)
     with errors.status("reading") as status:
+        if out is not None:
+            check_target(out)
         chapters = read_chapters(folders, run, split)
         page = out or (folders[0] / PAGE if len(folders) == 1 else Path(PAGE))
         written = write_report(chapters, page, figures, say=status.update)

@@ -35,14 +35,14 @@ def statement(
     out: Annotated[Path | None, typer.Option(help="File to write; default the terminal.")] = None,
 ) -> None:
     """Say what an agent was paid, what each part of it comes from, and how to verify it."""
-    from motifair.files import write_atomic
+    from motifair.files import check_target, write_atomic
 
     if format_ not in FORMATS:
         raise MotifairError(f"There is no format {format_}; there are {', '.join(FORMATS)}.")
     if format_ == "pdf" and out is None and _is_terminal():
         raise MotifairError("A PDF is not for the terminal; name a file with --out FILE.")
-    if out is not None and not out.absolute().parent.is_dir():
-        raise MotifairError(f"There is no folder {out.absolute().parent}. Make it first.")
+    if out is not None:
+        check_target(out)
     made = _read(run, ledger, agent, name, split)
     content = _written(made if round_ is None else made.only(round_), format_, out is None)
     if out is not None:

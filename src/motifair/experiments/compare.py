@@ -19,7 +19,7 @@ from motifair.experiments.published import published
 from motifair.experiments.result import Result
 from motifair.experiments.run import execute
 from motifair.federation.callbacks import Callback
-from motifair.files import write_atomic, write_json
+from motifair.files import file_errors, write_atomic, write_json
 from motifair.graphs.dataset import EMBEDDED, Objects
 from motifair.methods import MECHANISM_OPTIONS, Method, all_methods, find_method, name_of
 
@@ -62,10 +62,13 @@ class Comparison:
 
         return comparison_html(self)
 
-    def save(self, folder: Path) -> None:
-        """Write the comparison as CSV, Markdown, LaTeX and JSON."""
+    def save(self, folder: str | Path) -> None:
+        """Write the comparison as CSV, Markdown, LaTeX and JSON to a folder."""
         from motifair.experiments.tables import to_latex, to_markdown
 
+        folder = Path(folder)
+        with file_errors():
+            folder.mkdir(parents=True, exist_ok=True)
         frame = self.to_frame()
         write_atomic(folder / "comparison.csv", frame.to_csv(index=False))
         write_atomic(folder / "measures.csv", self.measures().to_csv())
@@ -127,7 +130,7 @@ def choose_methods(words: str) -> list[str]:
 
 
 def compare(
-    dataset: str | Objects = EMBEDDED,
+    dataset: str | Path | Objects = EMBEDDED,
     *,
     methods: str | Sequence[str | type[Method]] = "all",
     baseline: str | None = None,
@@ -149,7 +152,10 @@ def compare(
 
 
 def make_plans(
-    dataset: str | Objects, methods: Sequence[str], options: Mapping[str, Any], **where: Any
+    dataset: str | Path | Objects,
+    methods: Sequence[str],
+    options: Mapping[str, Any],
+    **where: Any,
 ) -> dict[str, Plan]:
     """Check a comparison; an option of the mechanism goes to the methods that use it."""
     for name in options:
@@ -185,7 +191,8 @@ def execute_all(
     if reference not in plans:
         raise MotifairError(f"The baseline {reference} is not among the methods; add it.")
     alone = out / "baselines"
-    (alone / "checkpoint").mkdir(parents=True, exist_ok=True)
+    with file_errors():
+        (alone / "checkpoint").mkdir(parents=True, exist_ok=True)
     results = {}
     for method, plan in plans.items():
         shown = progress(plan)

@@ -55,7 +55,7 @@ class Plan:
 
 
 def make_plan(
-    dataset: str | Objects,
+    dataset: str | Path | Objects,
     options: Mapping[str, Any],
     *,
     data_dir: str | Path | None = None,
@@ -64,6 +64,8 @@ def make_plan(
     memory: float | None = None,
 ) -> Plan:
     """Check everything a user can get wrong, before anything is written."""
+    if isinstance(dataset, Path):
+        dataset = str(dataset)
     # Where datasets are is remembered, so that a run can go on from a shell that does not know.
     by_name = isinstance(dataset, str) and dataset not in GENERATED
     folder = data_folder(None if data_dir is None else Path(data_dir)) if by_name else None
@@ -79,6 +81,8 @@ def make_plan(
     config = replace(config, features=choose_features(data, config.features))
     _check_domains(config, data)
     where = choose_device(device)
+    if threads is not None and threads < 1:
+        raise MotifairError(f"threads takes a whole number of at least 1, not {threads}.")
     plan = Plan(
         config=config,
         data=data,

@@ -25,7 +25,7 @@ from motifair.evaluation.fairness import (
 from motifair.evaluation.statistics import mean_interval
 from motifair.experiments.caveats import fairness_caveats
 from motifair.federation.history import History
-from motifair.files import read_json, write_atomic, write_json
+from motifair.files import file_errors, read_json, write_atomic, write_json
 
 METRICS = (
     "personalised_accuracy", "global_accuracy", "fairness", "gain", "worst_gain", "worse_off",
@@ -245,8 +245,11 @@ class Result:
 
         return result_html(self)
 
-    def save(self, folder: Path) -> None:
-        """Write `history.csv`, `agents.csv` and, last of all, `summary.json`."""
+    def save(self, folder: str | Path) -> None:
+        """Write `history.csv`, `agents.csv` and, last of all, `summary.json` to a folder."""
+        folder = Path(folder)
+        with file_errors():
+            folder.mkdir(parents=True, exist_ok=True)
         write_atomic(folder / "history.csv", self.history.to_csv(index=False))
         write_atomic(folder / "agents.csv", self.to_frame().to_csv(index=False))
         write_json(folder / "summary.json", self.to_json())
@@ -273,8 +276,9 @@ def _possible(metric: str, interval: tuple[float, float]) -> tuple[float, float]
     return float(low), float(high)
 
 
-def load_result(folder: Path) -> Result:
+def load_result(folder: str | Path) -> Result:
     """Read a finished run back from its folder."""
+    folder = Path(folder)
     if not (folder / "config.json").exists():
         raise MotifairError(f"{folder} holds no run; give the folder that --out named.")
     if not (folder / "summary.json").exists():

@@ -19,14 +19,14 @@ from motifair.experiments.jobs import Finished, Progress, list_jobs, run_jobs
 from motifair.experiments.plan import Plan, make_plan
 from motifair.experiments.result import Result, SplitResult, load_result
 from motifair.federation.callbacks import Callback
-from motifair.files import read_json, write_json
+from motifair.files import file_errors, read_json, write_json
 from motifair.graphs.dataset import EMBEDDED, Objects
 from motifair.learning.steady import steady_process
 from motifair.methods import find_method
 
 
 def run(
-    dataset: str | Objects = EMBEDDED,
+    dataset: str | Path | Objects = EMBEDDED,
     *,
     out: str | Path | None = None,
     data_dir: str | Path | None = None,
@@ -69,7 +69,9 @@ def execute(
     on the same splits find them. Each of `callbacks` is asked for one for each split, which hears
     of the method's own rounds there, and in the end of the result.
     """
-    if out is not None and (out / "summary.json").exists():
+    with file_errors():
+        finished = out is not None and (out / "summary.json").exists()
+    if out is not None and finished:
         _check_same(plan, out)
         return _told(load_result(out), _hears(plan, out, callbacks))
     with steady_process(), _folder(plan, out):
@@ -130,8 +132,10 @@ def _folder(plan: Plan, out: Path | None) -> Iterator[None]:
         _check_same(plan, out)
     elif out.exists() and (not out.is_dir() or any(p.name != ".lock" for p in out.iterdir())):
         raise MotifairError(f"{out} is not empty and holds no run; name another --out.")
-    (out / "checkpoint").mkdir(parents=True, exist_ok=True)
-    with (out / ".lock").open("w") as lock:
+    with file_errors():
+        (out / "checkpoint").mkdir(parents=True, exist_ok=True)
+        opened = (out / ".lock").open("w")
+    with opened as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -18,7 +18,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from motifair.errors import MotifairError
-from motifair.files import read_json, write_atomic, write_json
+from motifair.files import file_errors, read_json, write_atomic, write_json
 from motifair.graphs.features import Features
 from motifair.graphs.read import Schema
 from motifair.models import GIN, SAGE, Model, Star
@@ -87,9 +87,10 @@ def save_model(
     }
     if folder.exists() and not (folder / CARD).exists():
         raise MotifairError(f"{folder} exists and holds no model; name another folder.")
-    folder.parent.mkdir(parents=True, exist_ok=True)
     made = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
-    made.mkdir()
+    with file_errors():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        made.mkdir()
     try:
         write_atomic(made / TENSORS, tensors)
         write_json(made / CARD, content)

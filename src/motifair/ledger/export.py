@@ -15,7 +15,7 @@ import pandas as pd
 
 from motifair.errors import MotifairError
 from motifair.extras import require
-from motifair.files import write_atomic
+from motifair.files import check_target, write_atomic
 from motifair.ledger.accounts import Accounts
 from motifair.ledger.entry import Entry, Line, Terms
 
@@ -87,8 +87,7 @@ def export(ledger: Ledger, path: Path, kind: str) -> None:
     """Write a ledger as CSV, Parquet (the rows of `to_frame`) or JSON (the entries)."""
     if kind not in FORMATS:
         raise MotifairError(f"There is no format {kind}; there are {', '.join(FORMATS)}.")
-    if not path.absolute().parent.is_dir():
-        raise MotifairError(f"There is no folder {path.absolute().parent}. Make it first.")
+    check_target(path)
     if kind == "parquet":
         require("ledger", "A Parquet file", "pyarrow")
     if kind == "json":
