@@ -92,8 +92,11 @@ def test_readme_up_to_the_federation_runs_without_extras(
             assert (ended.returncode, "'.[tensorboard]'" in ended.stderr) == (2, True)
         else:
             assert ended.returncode == 0, f"{words}\n{ended.stdout}{ended.stderr}"
-    html = ["--run", "runs/first", "--agent", "agent-03", "--format", "html", "--out", "s.html"]
-    assert bare.run("-m", "motifair", "statement", *html).returncode == 0
+    agent = ["--run", "runs/first", "--agent", "agent-03", "--out"]
+    assert bare.run("-m", "motifair", "statement", *agent, "s.html").returncode == 0
+    pdf = bare.run("-m", "motifair", "statement", *agent, "s.pdf")
+    assert (pdf.returncode, "'.[pdf]'" in pdf.stderr) == (2, True)
+    assert not (bare.folder / "s.pdf").exists()
     for code in re.findall(r"```python\n(.*?)```", SIMULATION, re.DOTALL):
         ended = bare.run("-c", code.replace("rounds=10", "rounds=2"))
         assert ended.returncode == 0, f"{code}\n{ended.stderr}"

@@ -68,12 +68,32 @@ def test_a_simulated_run_in_every_format(simulated: Path, tmp_path: Path) -> Non
     found = json.loads(said("--run", simulated, "--agent", "agent-01", "--format", "json"))
     assert found["payoff"] in text
     assert found["motifs"]
-    for kind, start in (("html", b"<!doctype html>"), ("pdf", b"%PDF"), ("text", b"Statement")):
-        out = tmp_path / f"s.{kind}"
-        words = ("--run", simulated, "--agent", "agent-01", "--format", kind, "--out", out)
-        assert f"Written to {out}" in said(*words)
-        assert out.read_bytes().startswith(start)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["s.html", "s.pdf", "s.text"]
+    starts = {"s.html": b"<!doctype html>", "S.PDF": b"%PDF", "s.txt": b"Statement",
+              "s.json": b"{", "s": b"Statement"}  # fmt: skip
+    for name, start in starts.items():
+        words = ("--run", simulated, "--agent", "agent-01", "--out", tmp_path / name)
+        assert f"Written to {tmp_path / name}" in said(*words)
+        assert (tmp_path / name).read_bytes().startswith(start)
+    said("--run", simulated, "--agent", "agent-01", "--format", "html", "--out", tmp_path / "s")
+    assert (tmp_path / "s").read_bytes().startswith(b"<!doctype html>")
+    assert {p.name for p in tmp_path.iterdir()} == set(starts)
+
+
+def test_a_file_is_written_as_it_is_named_or_not_at_all(simulated: Path, tmp_path: Path) -> None:
+    words = ("--run", simulated, "--agent", "agent-01", "--out")
+    assert "ends in .txt, .json, .html, .pdf." in refused(*words, tmp_path / "s.docx")
+    told = refused(*words, tmp_path / "s.pdf", "--format", "text")
+    assert "s.pdf is named as pdf, but --format says text" in told
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pdf_without_its_extra_is_refused(
+    simulated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("motifair.extras.find_spec", lambda name: None)
+    told = refused("--run", simulated, "--agent", "agent-01", "--out", tmp_path / "s.pdf")
+    assert told.startswith("A PDF needs weasyprint; run pip install 'motifair[pdf]'")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_splits_and_rounds_can_be_chosen(simulated: Path) -> None:

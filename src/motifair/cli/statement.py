@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from motifair.ledger.statement import Statement
 
 FORMATS = ("text", "json", "html", "pdf")
+SUFFIXES = {".txt": "text", ".json": "json", ".html": "html", ".pdf": "pdf"}
 
 
 def statement(
@@ -31,25 +32,59 @@ def statement(
     ] = None,
     split: Annotated[int, typer.Option(help="Split of a simulated run, from 0.")] = 0,
     round_: Annotated[int | None, typer.Option("--round", help="One round alone.")] = None,
-    format_: Annotated[str, typer.Option("--format", help="text, json, html or pdf.")] = "text",
-    out: Annotated[Path | None, typer.Option(help="File to write; default the terminal.")] = None,
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format", help="text, json, html or pdf; default as FILE is named, or text."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="File to write (.txt, .json, .html or .pdf); default the terminal.",
+        ),
+    ] = None,
 ) -> None:
     """Say what an agent was paid, what each part of it comes from, and how to verify it."""
     from motifair.files import check_target, write_atomic
 
-    if format_ not in FORMATS:
-        raise MotifairError(f"There is no format {format_}; there are {', '.join(FORMATS)}.")
-    if format_ == "pdf" and out is None and _is_terminal():
+    kind = choose_format(format_, out)
+    if kind == "pdf" and out is None and _is_terminal():
         raise MotifairError("A PDF is not for the terminal; name a file with --out FILE.")
     if out is not None:
         check_target(out)
     made = _read(run, ledger, agent, name, split)
-    content = _written(made if round_ is None else made.only(round_), format_, out is None)
+    content = _written(made if round_ is None else made.only(round_), kind, out is None)
     if out is not None:
         write_atomic(out, content)
         typer.echo(f"Written to {out}")
     else:
         typer.echo(content, nl=False)
+
+
+def choose_format(asked: str | None, out: Path | None) -> str:
+    """Return the format that --format or the suffix of the file names; refuse two that differ.
+
+    >>> choose_format(None, None), choose_format(None, Path("s.pdf")), choose_format("html", None)
+    ('text', 'pdf', 'html')
+    """
+    if asked is not None and asked not in FORMATS:
+        raise MotifairError(f"There is no format {asked}; there are {', '.join(FORMATS)}.")
+    if out is None or not out.suffix:
+        return asked or "text"
+    named = SUFFIXES.get(out.suffix.lower())
+    if named is None:
+        raise MotifairError(
+            f"{out} ends in {out.suffix}, which is no format of a statement; name a file that ends "
+            f"in {', '.join(SUFFIXES)}."
+        )
+    if asked not in (None, named):
+        raise MotifairError(
+            f"{out} is named as {named}, but --format says {asked}; leave --format out, or name "
+            "the file otherwise."
+        )
+    return named
 
 
 def _is_terminal() -> bool:
