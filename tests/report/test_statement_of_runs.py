@@ -7,14 +7,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
+import torch
 from deployed import NAMES, Answer, World, away, opened, sealed, terms_of
+from report_samples import made_up_source
 
 import motifair
+from motifair.experiments.books import entries_of
+from motifair.experiments.result import SplitResult
 from motifair.federation.records import Download
 from motifair.ledger.entry import Entry
 from motifair.ledger.statement import Statement, make_statement
-from motifair.report.source import read_source
+from motifair.mechanism.payoff import compensation, payoff
+from motifair.report.chapter import agents_table
+from motifair.report.source import SIMULATED, Source, read_source
+from motifair.report.track import track
 
 TINY = 1000  # of 1e-12
 SMALL = {"rounds": 5, "agents": 4, "hidden": 16, "threads": 1}
@@ -57,16 +66,48 @@ def test_the_values_of_a_simulation_are_explained(options: dict[str, Any], tmp_p
     result = motifair.run("planted", out=tmp_path, **SMALL, **options)
     source = read_source(tmp_path)
     assert_explained(list(source.entries))
-    split = result.splits[0]
+    split, agents = result.splits[0], pd.read_csv(tmp_path / "agents.csv")
     for k, name in enumerate(split.names):
         s = make_statement(source.entries, name, graphs=source.graphs, motifs=source.motifs)
         paid = float(split.history.columns["payoff"][:, k].sum())
         assert float(s.money(s.payoff)) == pytest.approx(paid, abs=1e-5)
+        late = float(agents["compensation"][k])
+        assert float(s.money(s.totals["compensation"])) == pytest.approx(late, abs=1e-5)
         assert s.motifs is not None
         assert {m.key for m in s.motifs} == set(source.motifs[name])
         assert s.shapley is not None
         assert s.totals["alignment"] == 0 or options.get("method") != "motifair-alignment"
         assert s.totals["diversity"] == 0 or options.get("method") != "motifair-diversity"
+
+
+def paid_by_value(split: SplitResult, budget: float) -> SplitResult:
+    """Fill in compensations and payoffs as E4 and E5 give them for the values."""
+    columns = split.history.columns
+    value = torch.tensor(columns["value"]).round(decimals=12)
+    rounds = torch.arange(len(value))[:, None]
+    earlier_mean = (value.cumsum(dim=0) - value) / rounds.clamp(min=1)
+    bonus = compensation(value, earlier_mean, rounds)
+    columns["value"] = value.numpy()
+    columns["compensation"] = bonus.where(value >= 0, 0.0).numpy()
+    columns["payoff"] = payoff(value, bonus, budget).numpy()
+    return split
+
+
+@pytest.mark.parametrize("budget", [1.0, 40.0])
+def test_compensation_is_the_same_money_in_table_report_and_statement(budget: float) -> None:
+    source = made_up_source(rounds=20, budget=budget)
+    assert source.result is not None
+    split = paid_by_value(source.result.splits[0], budget)
+    assert (split.history.columns["value"] < 0).any()  # so that penalties are shared out, too
+    source = replace(source, entries=entries_of(source.config, split, SIMULATED))
+    due = [make_statement(source.entries, n).totals["compensation"] / 1e6 for n in split.names]
+    assert sum(due) > 0.1 * budget
+    rounding = pytest.approx(due, abs=20 * 1e-6)
+    assert split.agents_frame()["compensation"].tolist() == rounding
+    assert track(source).columns["compensation"].sum(axis=0).tolist() == rounding
+    cells = agents_table(source, track(source))
+    shown = [float(row[cells.head.index("compensation, credits")]) for row in cells.rows]
+    assert shown == pytest.approx(due, abs=0.0051)
 
 
 def test_a_simulation_that_pays_equally_has_equal_shares_alone(tmp_path: Path) -> None:
@@ -85,6 +126,19 @@ def test_the_values_of_a_federation_with_absences_are_explained(tmp_path: Path) 
     s = make_statement(world.entries(), "bank-d")
     assert [p.payoff == 0 for p in s.rounds] == [True, False, True, False, False]
     assert s.rounds[0].note == "absent (no answer today)"
+
+
+def test_compensation_of_a_federation_is_the_same_money_in_report_and_statement(
+    tmp_path: Path,
+) -> None:
+    world = World(tmp_path / "w", terms_of(rounds=5, **FAST), away({"bank-d": {1, 3}}))
+    assert world.drive()
+    entries = tuple(world.entries())
+    found = track(Source("trial", world.run, world.terms.config, entries))
+    due = [make_statement(entries, name).totals["compensation"] / 100 for name in found.agents]
+    assert sum(due) > 0
+    paid = np.nansum(found.columns["compensation"], axis=0).tolist()
+    assert paid == pytest.approx(due, abs=5 * 0.005 + 1e-9)
 
 
 def test_below_the_quorum_values_rest_and_are_explained(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
 from motifair.config import Config, make_config
 from motifair.errors import MotifairError
@@ -26,6 +27,7 @@ from motifair.evaluation.statistics import mean_interval
 from motifair.experiments.caveats import fairness_caveats
 from motifair.federation.history import History
 from motifair.files import file_errors, read_json, write_atomic, write_json
+from motifair.mechanism.payoff import compensation_paid
 
 METRICS = (
     "personalised_accuracy", "global_accuracy", "fairness", "gain", "worst_gain", "worse_off",
@@ -73,6 +75,18 @@ class SplitResult:
         found: np.ndarray = self.history.columns["one_class"][-1]
         return found
 
+    @property
+    def compensation_paid(self) -> np.ndarray:
+        """What each agent was paid for late contribution, in money, `(rounds, agents)`.
+
+        The history has μ_i itself, in units of value. Payoffs of a round add up to its budget.
+        """
+        value, bonus, payoff = (
+            torch.tensor(self.history.columns[n]) for n in ("value", "compensation", "payoff")
+        )
+        paid: np.ndarray = compensation_paid(value, bonus, payoff.sum(dim=1, keepdim=True)).numpy()
+        return paid
+
     def metrics(self) -> dict[str, float]:
         """Return the numbers of this split, named as in `METRICS`."""
         gain = self.accuracy - self.alone
@@ -104,7 +118,10 @@ class SplitResult:
         return {"seed": self.seed, **metrics, "fairness_ci95": list(interval)}
 
     def agents_frame(self) -> pd.DataFrame:
-        """Return one row for each agent: what it brought, what it got, what it was paid."""
+        """Return one row for each agent: what it brought, what it got, what it was paid.
+
+        `payoff` and `compensation`, which is part of it, are money, summed over rounds.
+        """
         columns = self.history.columns
         frame: dict[str, Any] = {"agent": self.names}
         if self.roles:
@@ -119,7 +136,7 @@ class SplitResult:
                 "diversity": columns["diversity"][-1],
                 "mean_kept": columns["kept"].mean(axis=0),
                 "payoff": columns["payoff"].sum(axis=0),
-                "compensation": columns["compensation"].sum(axis=0),
+                "compensation": self.compensation_paid.sum(axis=0),
                 "uploaded": columns["uploaded"].mean(axis=0),
                 "downloaded": columns["downloaded"].mean(axis=0),
                 "contribution": known_mean(columns["contribution"]),

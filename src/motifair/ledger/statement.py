@@ -303,14 +303,25 @@ def _amounts(entry: Entry, line: Line, terms: Terms, origin: Origin | None) -> d
     elif line.value < 0:
         return {"penalty": line.payoff}
     else:
-        gains = sum(max(_weight(x), 0) for x in entry.lines)
+        rate = paid_per_value(entry)
         fines = sum(max(-x.payoff, 0) for x in entry.lines)
         parts = {"value": line.value} if origin is None else asdict(origin)
         parts["compensation"] = line.compensation
-        exact = {name: Fraction(entry.budget * pico, gains) for name, pico in parts.items()}
-        exact["redistribution"] = Fraction(fines * _weight(line), gains)
+        exact = {name: rate * pico for name, pico in parts.items()}
+        exact["redistribution"] = Fraction(fines * _weight(line), _gains(entry))
     shown = {name: round(amount) for name, amount in exact.items()}
     return shown | {"rounding": line.payoff - sum(shown.values())}
+
+
+def paid_per_value(entry: Entry) -> Fraction:
+    """Return the units of money that the budget of a settled round, paid by value, pays for one
+    unit (1e-12) of value or compensation.
+    """
+    return Fraction(entry.budget, _gains(entry))
+
+
+def _gains(entry: Entry) -> int:
+    return sum(max(_weight(x), 0) for x in entry.lines)
 
 
 def _weight(line: Line) -> int:

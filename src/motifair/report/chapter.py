@@ -190,7 +190,9 @@ def agents_table(source: Source, track: Track) -> Table:
     columns["value"] = _cells(last, 3)
     columns["received"] = [_percent(v) for v in known_mean(track.received)]
     columns[f"payoff, {track.currency}"] = _cells(np.nansum(track.columns["payoff"], axis=0), 2)
-    columns["compensation"] = _cells(np.nansum(track.columns["compensation"], axis=0), 2)
+    columns[f"compensation, {track.currency}"] = _cells(
+        np.nansum(track.columns["compensation"], axis=0), 2
+    )
     if source.ledger is not None:
         columns["missed"] = [str(n) for n in (track.status > 0).sum(axis=0)]
     if source.result is not None:

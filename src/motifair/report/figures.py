@@ -208,8 +208,8 @@ def compensations(source: Source, cast: Cast) -> Chart | Missing:
             "nobody's value rose above its own earlier mean while agents were paid by value.",
         )
     how = (
-        "How far an agent's value exceeded its own earlier mean, in rounds where that was paid: it "
-        "rewards those who contribute late (E4)."
+        "The part of the payoff that an agent got because its value exceeded its own earlier mean: "
+        "it rewards those who contribute late (E4)."
     )
     series = tuple(cast.curves(_cumulative(table)))
     return Chart(
@@ -217,7 +217,7 @@ def compensations(source: Source, cast: Cast) -> Chart | Missing:
         "Compensation, cumulative",
         cast.reading(how),
         "round",
-        "compensation, in units of value",
+        f"compensation, {cast.track.currency}",
         series,
     )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from motifair.experiments.books import CURRENCY
+from motifair.ledger.statement import paid_per_value
 from motifair.mechanism.settlement import PICO
 from motifair.report.source import Source
 
@@ -18,8 +19,8 @@ STATUS = {"present": 0, "absent": 1, "rejected": 2}
 class Track:
     """Tables `(rounds, agents)` by name; what was not measured is NaN, or missing altogether.
 
-    `status` has the numbers of `STATUS`, `currency` is what payoffs are in. `roles` is empty where
-    nobody knows them.
+    Payoff and compensation are money, in `currency`. `status` has the numbers of `STATUS`. `roles`
+    is empty where nobody knows them.
     """
 
     agents: tuple[str, ...]
@@ -67,7 +68,7 @@ def _simulated(source: Source) -> Track:
         agents=split.names,
         roles=split.roles,
         rounds=np.arange(1, rounds + 1),
-        columns=split.history.columns,
+        columns={**split.history.columns, "compensation": split.compensation_paid},
         status=np.zeros((rounds, len(split.names)), dtype=np.int8),
         currency=CURRENCY,
     )
@@ -83,10 +84,12 @@ def _settled(source: Source) -> Track:
     place = {name: k for k, name in enumerate(agents)}
     money = 10.0**source.terms.digits
     for t, entry in enumerate(rounds):
+        bonuses = any(line.compensation for line in entry.lines)  # none but in rounds paid by value
+        rate = float(paid_per_value(entry)) / money if bonuses else 0.0
         for line in entry.lines:
             k = place[line.agent]
             columns["value"][t, k] = line.value / PICO
-            columns["compensation"][t, k] = line.compensation / PICO
+            columns["compensation"][t, k] = rate * line.compensation
             columns["payoff"][t, k] = line.payoff / money
             columns["kept"][t, k] = line.kept
             status[t, k] = STATUS[line.status]
