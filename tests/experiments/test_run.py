@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,6 @@ from torch_geometric.data import Data
 import motifair
 from motifair.errors import MotifairError
 from motifair.experiments.plan import make_plan, read_plan, split_data
-from motifair.experiments.result import Result
-from motifair.experiments.run import execute
 from motifair.graphs.convert import from_objects
 from motifair.graphs.tu import write_tu
 
@@ -247,40 +244,17 @@ def test_the_folder_says_which_inputs_were_used(data_dir: Path, tmp_path: Path) 
     assert "  ignores                node attributes (1; " in repr(result)
 
 
-def interrupted_in_0_1(dataset: str, out: Path, **options: Any) -> Result:
-    """Run as 0.1 did, which kept `auto`, and take away what a late interruption would."""
-    plan = make_plan(dataset, options, device="cpu", threads=1)
-    plan = replace(plan, config=replace(plan.config, features="auto"))
-    result = execute(plan, out)
+def test_a_run_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
+    """It read graphs and seeded models in another way, so it cannot go on as it began."""
+    out = tmp_path / "run"
+    motifair.run(out=out, **{**QUICK, "rounds": 1})
     content = json.loads((out / "config.json").read_text())
     (out / "config.json").write_text(
         json.dumps({k: content[k] for k in ("options", "environment")})
     )
     (out / "summary.json").unlink()
-    (out / "checkpoint" / "split-000-method.safetensors").unlink()
-    return result
-
-
-def test_a_run_of_an_earlier_version_goes_on(
-    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MOTIFAIR_DATA", str(data_dir))
-    out = tmp_path / "run"
-    whole = interrupted_in_0_1("MUTAG", out, rounds=3, agents=4, hidden=16)
-    again = execute(read_plan(out), out)
-    pd.testing.assert_frame_equal(again.history, whole.history)
-
-
-def test_a_run_of_an_earlier_version_that_read_graphs_otherwise_is_refused(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        write_tu(from_objects(name, own_graphs(20)), tmp_path / name)
-    write_tu(from_objects("measured", triangles()), tmp_path / "measured")
-    joined = f"{tmp_path / 'a'},{tmp_path / 'b'}"
-    for dataset, options in ((joined, {}), (str(tmp_path / "measured"), {"agents": 2})):
-        out = tmp_path / f"run-{len(options)}"
-        interrupted_in_0_1(dataset, out, rounds=1, hidden=16, **options)
-        with pytest.raises(MotifairError, match=r"written by motifair 0\.1.* another folder"):
-            read_plan(out)
+    with pytest.raises(MotifairError, match=r"written by motifair 0\.1.* another folder"):
+        read_plan(out)
 
 
 def test_two_real_datasets_are_two_agents(data_dir: Path) -> None:

@@ -14,7 +14,6 @@ from motifair.cores import usable_cores
 from motifair.errors import MotifairError
 from motifair.files import read_json
 from motifair.graphs.dataset import EMBEDDED, GENERATED, OWN, Dataset, Objects, load_dataset
-from motifair.graphs.features import resolve_features
 from motifair.graphs.inputs import Inputs, choose_features, describe_inputs
 from motifair.graphs.split import Split, make_split
 from motifair.graphs.tu import data_folder
@@ -172,6 +171,11 @@ def read_plan(out: Path) -> Plan:
     if not (out / "config.json").exists():
         raise MotifairError(f"{out} holds no run; give the folder that --out named.")
     stored = read_json(out / "config.json")
+    if "inputs" not in stored:
+        raise MotifairError(
+            f"{out} was written by motifair 0.1, which read graphs and seeded models in another "
+            "way; run again into another folder."
+        )
     options, environment = dict(stored["options"]), stored["environment"]
     if options["dataset"] == OWN:
         raise MotifairError(
@@ -182,25 +186,9 @@ def read_plan(out: Path) -> Plan:
     config = make_config({**options, "dataset": dataset})
     folder = None if environment["data_dir"] is None else Path(environment["data_dir"])
     data = load_dataset(dataset, agents=config.agents, seed=config.seed, data_dir=folder)
-    if "inputs" not in stored:
-        _check_unchanged(out, config, data)
     device = choose_device(environment["device"])
     memory = environment.get("memory", 0)
     return Plan(config, data, device, environment["threads"], folder, memory)
-
-
-def _check_unchanged(out: Path, config: Config, data: Dataset) -> None:
-    """Refuse a folder of 0.1 if its graphs were read in another way.
-
-    There agents' own classes were joined by position, and `auto` did not use attributes. Otherwise
-    `auto` stays as it was stored: it means the same, and checkpoints carry its digest.
-    """
-    resolved = resolve_features(data.graphs, config.features)
-    if OWN in data.schemas or (config.features == "auto" and resolved == "attributes"):
-        raise MotifairError(
-            f"{out} was written by motifair 0.1, which read these graphs in another way; run again "
-            "into another folder."
-        )
 
 
 def alone(config: Config) -> Config:
