@@ -44,11 +44,6 @@ def test_a_kit_nothing_was_started_from_is_not_running(made):
     assert processes.running(made["a"]) is None
 
 
-def test_a_mark_of_a_process_that_is_long_gone_is_not_believed(made):
-    (made["b"] / "engine.json").write_text('{"pid": 1, "began": 1.0}')
-    assert processes.running(made["b"]) is None
-
-
 @pytest.mark.parametrize("name", ["os:system", "motifair.files:os.replace", "motifair.files:Path"])
 def test_a_job_can_name_only_functions_of_ours(name):
     with pytest.raises(MotifairError):

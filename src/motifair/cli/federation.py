@@ -100,7 +100,8 @@ def start_server(folder: Folder = HERE, detach: Detach = False) -> None:
 
     _ = office.terms, office.keys()
     settings = {"office": str(folder.resolve())}
-    _keep(lambda: processes.start_server(office.kit(SERVER), settings), detach)
+    kit = office.kit(SERVER)
+    _keep(kit, lambda: processes.start_server(kit, settings), detach)
 
 
 @agent.command("start")
@@ -117,25 +118,36 @@ def start_agent(
 
     notes: list[str] = []
     settings = settings_of(kit, graphs, state, notes.append)
-    _keep(lambda: processes.start_site(kit, HANDLER, settings), detach, notes)
+    _keep(kit, lambda: processes.start_site(kit, HANDLER, settings), detach, notes)
 
 
 @app.command()
-def stop(kit: Kit) -> None:
-    """Stop what was started from a kit."""
-    from motifair.federation.transports.nvflare.processes import running
+def stop(
+    kit: Annotated[Path | None, typer.Option(help="Only what was started from this kit.")] = None,
+    folder: Folder = HERE,
+) -> None:
+    """Stop what was started here from the kits of a folder, or from one kit, for good."""
+    _check_extra()
+    from motifair.federation.transports.nvflare import stopping
 
-    found = running(kit)
-    if found:
-        found.stop()
-    typer.echo(f"{kit.name} is stopped." if found else f"{kit.name} was not running.")
+    kits = [kit] if kit else _kits(folder)
+    if not kits or not all(k.is_dir() for k in kits):
+        raise MotifairError(
+            f"There is no startup kit at {kit or folder / 'kits'}; name one with --kit, or the "
+            "operator's folder with --folder."
+        )
+    for k in kits:
+        stopped = stopping.stop(k)
+        typer.echo(f"{k.name} is stopped." if stopped else f"{k.name} was not running.")
 
 
 @app.command()
 def run(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False) -> None:
     """Train until all rounds are done; after an interruption the same command goes on."""
     office = _office(folder)
+    from motifair.deployment.office import OPERATOR
     from motifair.deployment.operate import run_federation, status
+    from motifair.federation.transports.nvflare.stopping import keeping
 
     console = Console(stderr=True)
     told = [-1]
@@ -146,7 +158,8 @@ def run(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False) ->
             told[0] = now.round
             console.print(f"round {now.round} of {office.terms.config.rounds}")
 
-    run_federation(office, run, watch=watch)
+    with keeping(office.kit(OPERATOR)):
+        run_federation(office, run, watch=watch)
     _show(office, run, as_json)
 
 
@@ -155,10 +168,9 @@ def status(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False)
     """Say how far a run is, who was there in its last round, and what runs here."""
     office = _office(folder)
     from motifair.deployment.operate import status as look
-    from motifair.federation.transports.nvflare.processes import running
+    from motifair.federation.transports.nvflare.stopping import engine, keeper
 
     now = look(office, run)
-    kits = sorted(p for p in (folder / "kits").glob("*") if p.is_dir())
     lines = now.entry.lines if now.entry else ()
     about: dict[str, Any] = {
         "run": run,
@@ -166,7 +178,7 @@ def status(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False)
         "rounds": office.terms.config.rounds,
         "finished": now.finished,
         "members": {x.agent: x.status + (f": {x.reason}" if x.reason else "") for x in lines},
-        "running here": [k.name for k in kits if running(k)],
+        "running here": [k.name for k in _kits(folder) if keeper(k) or engine(k)],
     }
     if as_json:
         typer.echo(json.dumps(about))
@@ -255,15 +267,30 @@ def _office(folder: Path) -> Office:
     return Office(folder)
 
 
-def _keep(start: Callable[[], Running], detach: bool, notes: Sequence[str] = ()) -> None:
-    """Start a process and print notes; unless detached, start it again whenever it dies, until
-    Ctrl-C.
+def _kits(folder: Path) -> list[Path]:
+    return sorted(p for p in (folder / "kits").glob("*") if p.is_dir())
+
+
+def _keep(
+    kit: Path, start: Callable[[], Running], detach: bool, notes: Sequence[str] = ()
+) -> None:
+    """Start a process and print notes; unless detached, start it again whenever it dies, until it
+    is stopped.
     """
-    found = start()
-    for line in (f"{found.kit.name} is running; its log is {found.log}.", *notes):
-        typer.echo(line)
-    try:
-        while not detach:
+    from motifair.federation.transports.nvflare.stopping import keeping
+
+    def begin() -> Running:
+        found = start()
+        for line in (f"{found.kit.name} is running; its log is {found.log}.", *notes):
+            typer.echo(line)
+        return found
+
+    if detach:
+        begin()
+        return
+    with keeping(kit):
+        found = begin()
+        while True:
             time.sleep(1)
             if not found.alive():
                 typer.echo(f"{found.kit.name} died; starting it again.", err=True)
@@ -271,8 +298,6 @@ def _keep(start: Callable[[], Running], detach: bool, notes: Sequence[str] = ())
                     found = start()
                 except MotifairError as error:  # others may be down, too: try until they are back
                     typer.echo(str(error), err=True)
-    except KeyboardInterrupt:
-        found.stop()
 
 
 def _show(office: Office, run: str, as_json: bool, found: dict[str, Any] | None = None) -> None:

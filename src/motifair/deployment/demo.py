@@ -129,17 +129,19 @@ def graphs_of(office: Office, name: str) -> Path:
 def running(office: Office, handler: str, tell: Tell) -> Iterator[None]:
     """Start the server and all agents as processes of their own; stop them at the end."""
     from motifair.federation.transports.nvflare.processes import start_server, start_site
+    from motifair.federation.transports.nvflare.stopping import end_engine, keeping
 
-    with ExitStack() as stack:
+    with keeping(office.kit(OPERATOR)), ExitStack() as stack:
         tell("starting the server")
         place = str(office.folder.resolve())
-        server = start_server(office.kit(SERVER), {"office": place, "folder": place})
-        stack.callback(server.stop)
+        stack.callback(end_engine, office.kit(SERVER))
+        start_server(office.kit(SERVER), {"office": place, "folder": place})
         for name in office.terms.members:
             tell(f"starting {name}")
             kit = office.kit(name)
             settings = settings_of(kit, graphs_of(office, name), None)
-            stack.callback(start_site(kit, handler, settings, wait=120).stop)
+            stack.callback(end_engine, kit)
+            start_site(kit, handler, settings, wait=120)
         yield
 
 

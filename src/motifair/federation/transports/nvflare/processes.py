@@ -1,4 +1,4 @@
-"""Server and sites as processes: started from a kit, watched through their log, stopped."""
+"""Server and sites as processes: started from a kit, and watched through their log."""
 
 from __future__ import annotations
 
@@ -26,12 +26,16 @@ from motifair.federation.transports.nvflare.kits import (
     settle,
 )
 from motifair.federation.transports.nvflare.local import write_local
-from motifair.files import read_json, write_json
+from motifair.federation.transports.nvflare.stopping import (
+    alive,
+    check_free,
+    end_engine,
+    main_process,
+)
+from motifair.files import read_json
 
 LOG = "engine.log"
-MARK = "engine.json"
 LOOK_BACK = 200_000
-GRACE = 3.0
 STEP = 0.1
 SERVER_READY = re.compile(r"Server started")
 SITE_READY = re.compile(r"Successfully registered client")
@@ -54,9 +58,7 @@ class Running:
 
     def alive(self) -> bool:
         """Tell whether the process still works."""
-        with contextlib.suppress(psutil.NoSuchProcess):
-            return bool(self.process.is_running() and self.process.status() != psutil.STATUS_ZOMBIE)
-        return False
+        return alive(self.process)
 
     def workers(self) -> list[psutil.Process]:
         """Return the processes that do the work of the present segment."""
@@ -66,23 +68,11 @@ class Running:
 
     def stop(self) -> None:
         """End the process and its workers, gently at first."""
-        everybody = [*self.workers(), self.process]
-        for process in everybody:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.terminate()
-        self._gone(everybody, GRACE)
+        end_engine(self.kit)
 
     def kill(self) -> None:
         """End the process and its workers at once, as a lost machine would."""
-        self._gone([self.process, *self.workers()], 0)
-
-    def _gone(self, everybody: list[psutil.Process], grace: float) -> None:
-        _, left = psutil.wait_procs(everybody, timeout=grace)
-        for process in left:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-        psutil.wait_procs(left, timeout=GRACE)
-        (self.kit / MARK).unlink(missing_ok=True)
+        end_engine(self.kit, grace=0)
 
 
 def start_server(kit: Path, settings: Mapping[str, Any], *, wait: float = 60) -> Running:
@@ -116,15 +106,8 @@ def start_site(
 
 def running(kit: Path) -> Running | None:
     """Return what was started from `kit`, here or by another command, if it still works."""
-    try:
-        mark = read_json(kit / MARK)
-        process = psutil.Process(mark["pid"])
-        if process.create_time() == mark["began"]:
-            found = Running(kit, process)
-            return found if found.alive() else None
-    except (OSError, ValueError, psutil.NoSuchProcess):
-        pass
-    return None
+    found = main_process(kit)
+    return Running(kit, found) if found else None
 
 
 def trouble(kit: Path) -> str | None:
@@ -168,8 +151,8 @@ def _start(kit: Path, part: str, local: dict[str, Any]) -> Running:
     if re.search(r"\s", str(kit)):
         raise MotifairError(f"The engine cannot work in '{kit}'. Use a path without blanks.")
     check_certificate(kit)
-    if running(kit):
-        raise MotifairError(f"{kit} is already at work. Stop it first.")
+    check_free(kit)
+    end_engine(kit)  # workers that a dead server or site left
     if part == "server":
         settle(kit)
     write_local(kit, local)
@@ -188,9 +171,7 @@ def _start(kit: Path, part: str, local: dict[str, Any]) -> Running:
             command, cwd=kit, env=environment, stdin=subprocess.DEVNULL, stdout=log,
             stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
-    found = psutil.Process(process.pid)
-    write_json(kit / MARK, {"pid": found.pid, "began": found.create_time()})
-    return Running(kit, found)
+    return Running(kit, psutil.Process(process.pid))
 
 
 def _ready(started: Running, sign: re.Pattern[str], wait: float, why: Callable[[], str]) -> Running:
