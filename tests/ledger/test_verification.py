@@ -101,6 +101,18 @@ def test_one_altered_column_is_named_whichever_it_is(place: str) -> None:
         assert (finding.number, finding.agent) == (4, agent), run
 
 
+@pytest.mark.parametrize("number", [0, 4])
+@pytest.mark.parametrize("wrong", [2, -1, 256])
+def test_settled_is_0_or_1_and_nothing_else(place: str, number: int, wrong: int) -> None:
+    entries = make_run()
+    write(place, entries)
+    forge(place, f"UPDATE entries SET settled = {wrong} WHERE number = {number}")
+    heads = [(e.number, e.hash) for e in entries]
+    finding = found(verdict_of(place, heads))
+    assert (finding.number, finding.agent) == (number, "")
+    assert finding.what == "settled is neither 0 nor 1"
+
+
 @pytest.mark.parametrize(("table", "column"), [("entries", "terms"), ("lines", "reason")])
 def test_bytes_that_are_no_text_are_named_like_any_change(
     tmp_path: Path, table: str, column: str

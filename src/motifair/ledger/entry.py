@@ -162,6 +162,8 @@ class Entry:
         for name in ("number", "round", "budget"):
             if not _is_count(getattr(self, name)):
                 yield "", f"{name} is not a whole number from 0 on"
+        if self.settled not in (False, True):
+            yield "", "settled is neither 0 nor 1"
         agents = [line.agent for line in self.lines]
         if agents != sorted(set(agents)):
             yield "", "the lines are not in the order of the agents, one for each"

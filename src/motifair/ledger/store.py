@@ -295,9 +295,10 @@ def _entry(rows: list[Any]) -> Entry:
         for row in rows
         if row["line_run"] is not None
     ]
+    settled = first["settled"]
     return Entry(
         **{k: v for k, v in first.items() if k not in ("hash", "settled")},
-        settled=bool(first["settled"]),
+        settled=bool(settled) if settled in (0, 1) else settled,  # left as it is, to be found
         lines=tuple(sorted(lines, key=lambda line: line.agent)),
         recorded=first["hash"],
     )
