@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import torch
 from oracles import naive
 from torch_geometric.data import Data
 
 from motifair.config import Config, make_config
+from motifair.federation.agents import own_seed
 from motifair.federation.history import History
 from motifair.federation.loop import run_rounds
 from motifair.federation.members import prepare
@@ -165,14 +168,34 @@ def oracle_order(config: Config, seed: int):  # type: ignore[no-untyped-def]
 
 def oracle_run(simulation: Simulation, kind: str, dtype: torch.dtype) -> list[naive.RoundRecord]:
     """The oracle's trajectory of the same federation, from the same initial weights."""
-    config = simulation.config
-    run = {"motifair": naive.federate, "fedavg": naive.fedavg, "self-train": naive.self_train}[kind]
+    config, seed = simulation.config, simulation.members[0].seed
+    together = oracle_start(simulation, simulation.initial[0], seed, dtype)
+    run = {
+        "motifair": partial(
+            naive.federate,
+            own=oracle_start(simulation, simulation.own_initial[0], own_seed(seed), dtype),
+        ),
+        "fedavg": naive.fedavg,
+        "self-train": naive.self_train,
+    }[kind]
     return run(
         oracle_agents(simulation),
-        simulation.model.layout.to_state_dict(simulation.initial[0]),
+        together.initial,
         oracle_options(config),
         config.rounds,
         dtype=dtype,
-        mask_fn=oracle_mask(config, simulation.members[0].seed, dtype) if config.dropout else None,
-        order_fn=oracle_order(config, simulation.members[0].seed),
+        mask_fn=together.mask_fn,
+        order_fn=together.order_fn,
+    )
+
+
+def oracle_start(
+    simulation: Simulation, row: torch.Tensor, seed: int, dtype: torch.dtype
+) -> naive.Start:
+    """What a training with this seed starts from and draws."""
+    config = simulation.config
+    return naive.Start(
+        simulation.model.layout.to_state_dict(row),
+        oracle_mask(config, seed, dtype) if config.dropout else None,
+        oracle_order(config, seed),
     )

@@ -557,6 +557,15 @@ def aggregated_prototypes(
     return result
 
 
+@dataclass(frozen=True)
+class Start:
+    """What a training starts from and draws: initial weights, dropout masks, orders of graphs."""
+
+    initial: Mapping[str, Tensor]
+    mask_fn: MaskFn | None
+    order_fn: OrderFn | None
+
+
 def federate(
     agents: Sequence[Agent],
     initial: Mapping[str, Tensor],
@@ -566,16 +575,19 @@ def federate(
     dtype: torch.dtype,
     mask_fn: MaskFn | None = None,
     order_fn: OrderFn | None = None,
+    own: Start,
 ) -> list[RoundRecord]:
     """The fair federation: train, aggregate, value, reward, pay, adopt; one record per round.
 
     Adoption is w_i = w_old + retention * Delta_i + reward_step * g_i on the shared parameters, or
     the trained weights where g_i keeps nothing; w_S += reward_step * u_N. If own_weight > 0 every
-    agent trains another model alone, on the supervised loss, and predicts with
+    agent trains another model alone, on the supervised loss, from another start, and predicts with
     (1 - own_weight) p + own_weight p_own.
     """
     learners = [Learner(agent, initial, options, dtype) for agent in agents]
-    alone = [Learner(agent, initial, options, dtype) for agent in agents if options.own_weight > 0]
+    alone = [
+        Learner(agent, own.initial, options, dtype) for agent in agents if options.own_weight > 0
+    ]
     sizes = [float(len(agent.train)) for agent in agents]
     per_epoch = [math.ceil(len(agent.train) / options.batch_size) for agent in agents]
     steps = [float(options.local_epochs * n) for n in per_epoch]
@@ -607,7 +619,7 @@ def federate(
             local.append(learner.prototypes() if uses_prototypes else {})
 
         for learner in alone:
-            learner.train(t, {}, 0.0, mask_fn, order_fn)
+            learner.train(t, {}, 0.0, own.mask_fn, own.order_fn)
 
         weights = aggregation_weights(values, sizes, options)
         update = weighted_sum(weights, updates)

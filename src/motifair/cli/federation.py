@@ -271,9 +271,7 @@ def _kits(folder: Path) -> list[Path]:
     return sorted(p for p in (folder / "kits").glob("*") if p.is_dir())
 
 
-def _keep(
-    kit: Path, start: Callable[[], Running], detach: bool, notes: Sequence[str] = ()
-) -> None:
+def _keep(kit: Path, start: Callable[[], Running], detach: bool, notes: Sequence[str] = ()) -> None:
     """Start a process and print notes; unless detached, start it again whenever it dies, until it
     is stopped.
     """
