@@ -53,8 +53,8 @@ def test_a_sound_result_has_no_caveat() -> None:
     ("changed", "sentence"),
     [
         ({"test_graphs": (2,) * 6}, "tested on 2 graphs or fewer"),
-        ({"one_class": 1.0}, "in the federation, 100% of the agents' models predict one class"),
-        ({"alone_one_class": np.ones(6)}, "Trained alone, 100% of"),
+        ({"one_class": 1.0}, "in the federation, 100 % of the agents' models predict one class"),
+        ({"alone_one_class": np.ones(6)}, "Trained alone, 100 % of"),
         ({"alone_again": ALONE[::-1]}, "does not agree on who is better"),
     ],
 )

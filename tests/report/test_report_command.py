@@ -52,6 +52,16 @@ def office(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_a_fairness_that_means_little_is_shown_with_the_reason(
+    report: Report, tmp_path: Path
+) -> None:
+    result = motifair.run(out=tmp_path, test_fraction=0.02, **QUICK)  # type: ignore[arg-type]
+    assert report(tmp_path)[0] == 0
+    text = (tmp_path / "report.html").read_text()
+    assert "<strong>Caution.</strong>" in text
+    assert all(sentence.split(",")[0] in text for sentence in result.caveats)
+
+
 def test_a_run_becomes_a_page_and_figures(report: Report, simulated: Path, tmp_path: Path) -> None:
     code, printed = report(simulated, "--figures", tmp_path / "f", "--split", "1", "--json")
     assert code == 0

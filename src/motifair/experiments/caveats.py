@@ -39,9 +39,9 @@ def _constant(result: Result) -> str:
     if share < MOST_CONSTANT:
         return ""
     return (
-        f"Trained {where}, {share:.0%} of the agents' models predict one class for all their test "
-        "graphs, so accuracies only say how common that class is; train longer, or change "
-        "learning_rate."
+        f"Trained {where}, {100 * share:.0f} % of the agents' models predict one class for all "
+        "their test graphs, so accuracies only say how common that class is; train longer, or "
+        "change learning_rate."
     )
 
 

@@ -244,7 +244,7 @@ class Result:
             f"{splits} from seed {c.seed}",
             f"  personalised accuracy  {cell('personalised_accuracy')}"
             f"   (alone {mean['alone_accuracy']:.3f}, gain {mean['gain']:+.3f}, "
-            f"worst agent {mean['worst_gain']:+.3f}, worse off {mean['worse_off']:.0%})",
+            f"worst agent {mean['worst_gain']:+.3f}, worse off {100 * mean['worse_off']:.0f} %)",
             f"  global accuracy        {cell('global_accuracy')}",
             f"  fairness               {cell('fairness')}   (retest "
             f"{mean['fairness_retest']:.3f}, bound {self.fairness_bound:.3f})"

@@ -98,6 +98,11 @@ class Chapter:
         return [*found, _rounds(self.track, self.source), _payoffs(self.track), _head(self.source)]
 
     @property
+    def caveats(self) -> tuple[str, ...]:
+        """Why the fairness means little here, if it does."""
+        return () if self.source.result is None else self.source.result.caveats
+
+    @property
     def tables(self) -> list[Table]:
         """Agents, what was configured, and with which versions."""
         return [agents_table(self.source, self.track), options_table(self.source), *_versions(self)]
@@ -245,7 +250,6 @@ def _fairness(result: Result) -> Fact:
     )
     if result.fairness_undefined:
         note += f" Undefined in {result.fairness_undefined} of {len(result.splits)} splits."
-    note = " ".join([note, *(f"Caution: {sentence}" for sentence in result.caveats)])
     words = "undefined" if math.isnan(value) else interval(value, low, high)
     return Fact("Fairness", words, note)
 
@@ -254,8 +258,8 @@ def _accuracy(result: Result) -> Fact:
     mean, ends = result.mean, result.ci95
     note = (
         f"Mean over agents; alone {mean['alone_accuracy']:.3f}, gain {mean['gain']:+.3f}, "
-        f"worst agent {mean['worst_gain']:+.3f}; {mean['worse_off']:.0%} of the agents lose more "
-        f"than {LOSS} against training alone."
+        f"worst agent {mean['worst_gain']:+.3f}; {100 * mean['worse_off']:.0f} % of the agents "
+        f"lose more than {LOSS} against training alone."
     )
     if not math.isnan(mean["global_accuracy"]):
         of_server = interval(mean["global_accuracy"], *ends["global_accuracy"])
