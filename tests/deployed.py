@@ -61,9 +61,10 @@ def site_of(name: str, terms: Terms) -> Site:
 def content_of(**training: Any) -> dict[str, Any]:
     """What `federation.toml` holds; what is not named below is an option of training."""
     about: dict[str, Any] = {"members": list(NAMES), "quorum": 2, "max_norm": 1e4}
-    about |= {k: training.pop(k) for k in about if k in training}
+    about |= {k: training.pop(k) for k in (*about, "max_size_ratio") if k in training}
     about["members"] = list(about["members"])
     money = training.pop("money", {})
+    privacy = {"privacy": training.pop("privacy")} if "privacy" in training else {}
     return {
         "federation": {"name": "trial", "deadline": 30, **about},
         "money": {
@@ -75,6 +76,7 @@ def content_of(**training: Any) -> dict[str, Any]:
         },
         "training": {"hidden": 16, "rounds": 4, "seed": 5, **training},
         "schema": schema().to_json(),
+        **privacy,
     }
 
 

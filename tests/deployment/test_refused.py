@@ -69,7 +69,7 @@ class TestBeforeAnythingIsStarted:
 
         yield start
         assert not (used[0] / "engine.log").exists()
-        assert not (used[0] / "engine.json").exists()
+        assert not (used[0] / "keeper.json").exists()
 
     def test_graphs_with_an_unknown_label(self, start, kits, tmp_path, capsys) -> None:
         graphs = tmp_path / "mine"

@@ -16,6 +16,7 @@ members = [{members}]
 quorum = {quorum}        # uploads without which a round settles nothing
 deadline = 60.0    # seconds the server waits for uploads in a round
 max_norm = 1000.0  # an update longer than this counts as absent
+max_size_ratio = 2.0  # a member weighs at most as if it had so many times the median's graphs
 
 [server]
 host = "localhost"          # as members reach it

@@ -18,6 +18,7 @@ from torch import Tensor
 from motifair.federation.checks import Accepted, Shape, open_upload
 from motifair.federation.contract import check_round
 from motifair.federation.keys import verifier
+from motifair.federation.limits import believed_sizes
 from motifair.federation.own import make_model
 from motifair.federation.protocol import Downloads, Uploads
 from motifair.federation.records import FINISH, JOIN, TRAIN, BadRecordError, Download, Upload
@@ -220,12 +221,17 @@ class Coordinator:
         index = [MotifIndex.of([j.motifs for j in roster])] if self.method.uses_motifs else []
         return Server(
             self.method,
-            torch.tensor([j.graphs for j in roster]),
+            self._sizes(roster),
             masked_blocks(self.method, self.model),
             index,
             self.terms.config.hidden,
             torch.tensor(self.terms.config.seed),
         )
+
+    def _sizes(self, roster: Sequence[Joined]) -> Tensor:
+        """Return how many graphs each member trains on, as far as that is believed."""
+        ratio = self.terms.max_size_ratio
+        return torch.tensor(believed_sizes([j.graphs for j in roster], ratio))
 
     def _idle(self, server: Server, state: ServerState) -> tuple[ServerState, Downloads, Record]:
         """Let a round pass."""

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import asdict, dataclass, field
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -31,6 +31,7 @@ SIMULATION_ONLY = frozenset(
     }
 )  # fmt: skip
 TERMS = "federation.toml"
+MAX_SIZE_RATIO = 2.0
 PLACES = 6  # decimal places of a currency, at most
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
@@ -53,7 +54,8 @@ class Terms:
     """Who takes part, for how long, what is trained, what is paid, and what data looks like.
 
     Fewer than `quorum` uploads settle nothing; the server waits for them for `deadline` seconds. An
-    upload longer than `max_norm` counts as absent.
+    upload longer than `max_norm` counts as absent. A member is believed to have at most
+    `max_size_ratio` times as many graphs as the median member.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Terms:
     money: Money
     config: Config
     schema: Schema
+    max_size_ratio: float = MAX_SIZE_RATIO
     host: str = "localhost"
     port: int = 8002
     retain_uploads: bool = True
@@ -83,6 +86,7 @@ class Terms:
             "name": self.name,
             "deadline": self.deadline,
             "max_norm": self.max_norm,
+            "max_size_ratio": self.max_size_ratio,
             "money": vars(self.money),
             "config": self.config.to_json() | {"agents": 0},
             "schema": self.schema.to_json(),
@@ -135,8 +139,10 @@ def make_terms(content: Mapping[str, Any]) -> Terms:
             raise MotifairError(
                 f"federation.toml has no section '{name}'. {nearest(name, SECTIONS)}"
             )
-    about = _section(content, "federation", {"name", "members", "quorum", "deadline", "max_norm"})
-    server = _section(content, "server", set(SERVER), optional=True)
+    needed = {"name", "members", "quorum", "deadline", "max_norm"}
+    about = _section(content, "federation", needed, optional={"max_size_ratio"})
+    about.setdefault("max_size_ratio", MAX_SIZE_RATIO)
+    server = _section(content, "server", set(), optional=set(SERVER))
     for name, value in server.items():
         if type(value) is not SERVER[name] or value == "":
             raise MotifairError(
@@ -151,6 +157,7 @@ def make_terms(content: Mapping[str, Any]) -> Terms:
         quorum=_number(about, "quorum", least=1, most=len(members), whole=True),
         deadline=_number(about, "deadline", least=0.1, most=86_400),
         max_norm=_number(about, "max_norm", least=1e-9, most=1e9),
+        max_size_ratio=_number(about, "max_size_ratio", least=1, most=1e9),
         money=_money(content),
         config=_training(content.get("training", {}), len(members)),
         schema=Schema.from_json(content.get("schema", {})),
@@ -165,16 +172,16 @@ def make_terms(content: Mapping[str, Any]) -> Terms:
 
 
 def _section(
-    content: Mapping[str, Any], name: str, keys: set[str], *, optional: bool = False
+    content: Mapping[str, Any], name: str, needed: set[str], *, optional: Set[str] = frozenset()
 ) -> dict[str, Any]:
     found = content.get(name, {})
     if not isinstance(found, dict):
         raise MotifairError(f"[{name}] of federation.toml must be a section.")
     for key in found:
-        if key not in keys:
-            raise MotifairError(f"[{name}] has no '{key}'. {nearest(key, keys)}")
-    missing = sorted(keys - found.keys())
-    if missing and not optional:
+        if key not in needed | optional:
+            raise MotifairError(f"[{name}] has no '{key}'. {nearest(key, needed | optional)}")
+    missing = sorted(needed - found.keys())
+    if missing:
         raise MotifairError(f"federation.toml does not say '{missing[0]}'; add it to [{name}].")
     return dict(found)
 
