@@ -18,8 +18,9 @@ from torch import Tensor
 from motifair.federation.checks import Accepted, Shape, open_upload
 from motifair.federation.contract import check_round
 from motifair.federation.keys import verifier
-from motifair.federation.limits import believed_sizes
+from motifair.federation.limits import REJECTED, believed_sizes, shorten, too_long, usual_length
 from motifair.federation.own import make_model
+from motifair.federation.privacy import longest
 from motifair.federation.protocol import Downloads, Uploads
 from motifair.federation.records import FINISH, JOIN, TRAIN, BadRecordError, Download, Upload
 from motifair.federation.server import Record, Server, ServerState, masked_blocks
@@ -28,6 +29,7 @@ from motifair.federation.terms import Terms
 from motifair.ledger.accounts import Accounts
 from motifair.ledger.entry import Entry, Line, clean_reason
 from motifair.ledger.entry import Terms as Agreed
+from motifair.mechanism.alignment import ALIGNMENTS
 from motifair.mechanism.allocation import reward_ratio, sparsify
 from motifair.mechanism.settlement import to_pico
 from motifair.mechanism.value import quantised
@@ -166,6 +168,8 @@ class Coordinator:
     ) -> tuple[dict[str, Accepted], dict[str, str]]:
         """Open the answers: those that count, and why others do not."""
         motifs = {j.name: len(j.motifs) for j in roster}  # nobody's, while they join
+        size, p = self.shared.stop - self.shared.start, self.terms.privacy
+        max_norm = min(self.terms.max_norm, longest(p.clip_update, p.noise_update, size))
         accepted: dict[str, Accepted] = {}
         rejected: dict[str, str] = {}
         for name, sealed in replies.items():
@@ -176,11 +180,26 @@ class Coordinator:
                 continue
             try:
                 accepted[name] = open_upload(
-                    task, sealed, self.verify, shape=shape, max_norm=self.terms.max_norm
+                    task, sealed, self.verify, shape=shape, max_norm=max_norm
                 )
             except BadRecordError as error:
                 rejected[name] = str(error)
         return accepted, rejected
+
+    def too_long(
+        self, roster: Sequence[Joined], accepted: Mapping[str, Accepted]
+    ) -> dict[str, str]:
+        """Say whose updates are so long beside the others' of the round that they do not count."""
+        there = [j for j in roster if j.name in accepted]
+        updates = [_tensor(accepted[j.name].upload.update) for j in there]
+        length = torch.tensor([float(u.double().norm()) for u in updates], dtype=torch.float64)
+        steps = self._steps(roster)[[j.name in accepted for j in roster]]
+        usual = usual_length(length, steps)
+        return {
+            there[k].name: f"an update of length {length[k]:.4g}, where {usual[k]:.4g} is usual in "
+            f"this round, and {REJECTED:g} times that the most"
+            for k in too_long(length, steps).nonzero().flatten().tolist()
+        }
 
     def next(
         self,
@@ -233,6 +252,11 @@ class Coordinator:
         ratio = self.terms.max_size_ratio
         return torch.tensor(believed_sizes([j.graphs for j in roster], ratio))
 
+    def _steps(self, roster: Sequence[Joined]) -> Tensor:
+        """Return how many steps of the optimiser each member takes in a round."""
+        config = self.terms.config
+        return config.local_epochs * (self._sizes(roster) / config.batch_size).ceil()
+
     def _idle(self, server: Server, state: ServerState) -> tuple[ServerState, Downloads, Record]:
         """Let a round pass."""
         agents = len(state.value)
@@ -272,9 +296,13 @@ class Coordinator:
                 for j in roster
             ]
             prototypes = torch.cat(parts)
+        gradient = rows("gradient") if self.method.uses_gradients else None
+        if gradient is not None and self.terms.config.alignment_against in ALIGNMENTS:
+            # Gradients are added up here. Where they vote, only their directions count.
+            gradient = shorten(gradient, torch.ones(len(roster)))
         return Uploads(
-            update=rows("update"),
-            gradient=rows("gradient") if self.method.uses_gradients else None,
+            update=shorten(rows("update"), self._steps(roster)),
+            gradient=gradient,
             gradient_norm=numbers("gradient_norm"),
             prototypes=prototypes,
             loss=numbers("loss"),
@@ -385,5 +413,5 @@ def _pico_or_none(number: Tensor) -> int | None:
 
 def _tensor(array: np.ndarray | None) -> Tensor:
     if array is None:
-        raise BadRecordError("no prototypes, but the method needs them")
+        raise BadRecordError("an array is missing that the method needs")
     return torch.from_numpy(array)

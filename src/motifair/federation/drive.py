@@ -146,6 +146,8 @@ class Drive:
         tasks = position.tasks
         replies, absent = self._exchange(position.round + 1, tasks)
         accepted, rejected = self.coordinator.collect(tasks, replies, position.roster)
+        rejected |= self.coordinator.too_long(position.roster, accepted)
+        accepted = {name: a for name, a in accepted.items() if name not in rejected}
         differing = sorted(name for name, why in absent.items() if OTHER_TERMS in why)
         if differing and len(accepted) < self.coordinator.terms.quorum:
             raise MotifairError(

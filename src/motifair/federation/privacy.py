@@ -33,6 +33,7 @@ from motifair.methods import Method
 ACCOUNTANT = "opacus"
 UNIT = "all graphs of one member, replaced by any others"
 IN_THE_CLEAR = ("motif keys", "number of training graphs", "final accuracy", "presence and timing")
+ROUNDING = 1e-6  # vectors travel in float32
 _KEY_BYTES = 32
 _ORDERS = (1 + np.logspace(-6, 6, 1201)).tolist()  # of Rényi divergence; every one gives a bound
 
@@ -158,6 +159,19 @@ def protect(
     )
 
 
+def longest(clip: float | None, noise: float | None, size: int) -> float:
+    """Return how long a vector of `size` components can be after `protect`.
+
+    >>> longest(None, None, 10), round(longest(0.5, None, 10), 5)
+    (inf, 0.5)
+    """
+    if not clip:
+        return math.inf
+    tail = 40  # chi-squared exceeds this with probability e^-40 (Laurent and Massart)
+    spread = math.sqrt(size + 2 * math.sqrt(size * tail) + 2 * tail)
+    return clip * (1 + (noise or 0.0) * spread) * (1 + ROUNDING)
+
+
 def round_key(secret: bytes, run: str, round: int) -> bytes:
     """Return the key of one round's noise, from a member's own secret."""
     return hmac.digest(secret, json.dumps([run, round]).encode(), "sha256")
@@ -260,15 +274,10 @@ def _check_number(name: str, value: Any) -> None:
 
 def _check_norm(clip: float | None, noise: float | None, size: int, most: float, fix: str) -> None:
     """Refuse noise so strong that the server would turn a vector of `size` components away."""
-    if not clip or not noise:
-        return
-    tail = 40  # chi-squared exceeds this with probability e^-40 (Laurent and Massart)
-    spread = math.sqrt(size + 2 * math.sqrt(size * tail) + 2 * tail)
-    longest = clip * (1 + noise * spread)
-    if longest > most:
+    if noise and longest(clip, noise, size) > most:
         raise MotifairError(
-            f"{size} components with this noise are up to {longest:.3g} long, but the server takes "
-            f"{most:g}; {fix}."
+            f"{size} components with this noise are up to {longest(clip, noise, size):.3g} long, "
+            f"but the server takes {most:g}; {fix}."
         )
 
 
