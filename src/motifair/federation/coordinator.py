@@ -253,9 +253,7 @@ class Coordinator:
         return torch.tensor(believed_sizes([j.graphs for j in roster], ratio))
 
     def _steps(self, roster: Sequence[Joined]) -> Tensor:
-        """Return how many steps of the optimiser each member takes in a round."""
-        config = self.terms.config
-        return config.local_epochs * (self._sizes(roster) / config.batch_size).ceil()
+        return self.method.steps(self._sizes(roster))
 
     def _idle(self, server: Server, state: ServerState) -> tuple[ServerState, Downloads, Record]:
         """Let a round pass."""

@@ -114,7 +114,7 @@ class FedAvgWithOwnStretched(FedAvgWithOwn):
 
     def lengthen(self, update: Tensor, seen: Seen, weights: Tensor) -> Tensor:
         """Stretch the mean towards the length of a typical update."""
-        return lengthened(update, seen.updates, weights, self.steps(seen))
+        return lengthened(update, seen.updates, weights, self.steps(seen.graphs))
 
 
 class RandomRewards(Method):

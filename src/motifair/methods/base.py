@@ -163,9 +163,9 @@ class Method:
         """
         return size_weights(seen.graphs)
 
-    def steps(self, seen: Seen) -> Tensor:
-        """Return how many steps of the optimiser each agent takes in a round, `(A,)`."""
-        return self.config.local_epochs * (seen.graphs / self.config.batch_size).ceil()
+    def steps(self, graphs: Tensor) -> Tensor:
+        """Return how many steps of the optimiser agents with so many graphs take in a round."""
+        return self.config.local_epochs * (graphs / self.config.batch_size).ceil()
 
     def lengthen(self, update: Tensor, seen: Seen, weights: Tensor) -> Tensor:
         """Return the sum of the updates as the server and the agents move by it."""

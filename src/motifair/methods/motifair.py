@@ -92,7 +92,7 @@ class Motifair(Method):
         """The sum as it is, or stretched towards the length of a typical update."""
         if self.config.aggregate_length == "mean":
             return update
-        return lengthened(update, seen.updates, weights, self.steps(seen))
+        return lengthened(update, seen.updates, weights, self.steps(seen.graphs))
 
     def align(self, seen: Seen, weights: Tensor) -> Tensor:
         """φ of this round, or its running mean."""
@@ -113,7 +113,10 @@ class Motifair(Method):
             if against == "peers":
                 votes, how_far = equal / equal.shape[-1], equal
             else:
-                votes, how_far = value_weights(seen.value), reach(seen.updates, self.steps(seen))
+                votes, how_far = (
+                    value_weights(seen.value),
+                    reach(seen.updates, self.steps(seen.graphs)),
+                )
             return alignment_with_peers(steps, seen.gradients, votes, how_far)
         found = ALIGNMENTS[against](vectors, weights)
         if against == "shapley":
