@@ -1,6 +1,7 @@
 """The real engine: server and three sites as processes, mutual TLS on loopback; their faults."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -27,7 +28,8 @@ MEMBERS = ["a", "b", "c"]
 def federation(tmp_path_factory):
     made = Federation(tmp_path_factory.mktemp("federation"), MEMBERS)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(Path(__file__).parent))  # where the sites find `agents`
+        # where the sites find `agents`
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
         try:
             made.start_server()
             with ThreadPoolExecutor() as pool:

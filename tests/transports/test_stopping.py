@@ -16,7 +16,7 @@ import psutil
 from motifair.errors import MotifairError
 from motifair.federation.transports.nvflare import stopping
 
-SITE = "nvflare.private.fed.app.client.client_train"
+SITE = stopping.SITE
 WORKER = "nvflare.private.fed.app.client.worker_process"
 SLEEP = "import time; time.sleep(60)"
 DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEP}"

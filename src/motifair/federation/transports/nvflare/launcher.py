@@ -76,7 +76,7 @@ class LastingLauncher(ClientProcessJobLauncher):
         """Start a worker; the engine waits for the handle."""
         launch = super().launch_job
         workspace = fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT)
-        folder = Path(workspace.get_root_dir()) / job_meta[JobConstants.JOB_ID]
+        folder = Path(workspace.get_run_dir(job_meta[JobConstants.JOB_ID]))
         if self.last:
             self.last.terminate()
         self.last = LastingHandle(

@@ -27,6 +27,7 @@ from motifair.federation.transports.nvflare.kits import (
 )
 from motifair.federation.transports.nvflare.local import write_local
 from motifair.federation.transports.nvflare.stopping import (
+    SITE,
     alive,
     check_free,
     end_engine,
@@ -35,6 +36,7 @@ from motifair.federation.transports.nvflare.stopping import (
 from motifair.files import read_json
 
 LOG = "engine.log"
+SERVER_PROGRAM = "nvflare.private.fed.app.server.server_train"
 LOOK_BACK = 200_000
 STEP = 0.1
 SERVER_READY = re.compile(r"Server started")
@@ -82,7 +84,7 @@ def start_server(kit: Path, settings: Mapping[str, Any], *, wait: float = 60) ->
         raise MotifairError(
             f"Port {port} is in use. Stop what listens there, or provision with another port."
         )
-    running = _start(kit, "server", dict(settings))
+    running = _start(kit, "server", SERVER_PROGRAM, dict(settings))
     return _ready(running, SERVER_READY, wait, lambda: "The server did not start")
 
 
@@ -94,7 +96,7 @@ def start_site(
     Returns when the server has taken it in. A server that is not there is waited for.
     """
     host, port = address(kit)
-    running = _start(kit, "client", {"handler": handler, "settings": dict(settings)})
+    running = _start(kit, "client", SITE, {"handler": handler, "settings": dict(settings)})
 
     def why() -> str:
         if _listens(host, port):
@@ -145,8 +147,8 @@ def address(kit: Path) -> tuple[str, int]:
     raise MotifairError(f"{kit} is no startup kit: it has no startup/fed_*.json.")
 
 
-def _start(kit: Path, part: str, local: dict[str, Any]) -> Running:
-    """Start the engine's own program, with its log in a file and the kit as its folder."""
+def _start(kit: Path, part: str, program: str, local: dict[str, Any]) -> Running:
+    """Start a program of the engine, with its log in a file and the kit as its folder."""
     kit = kit.resolve()
     if re.search(r"\s", str(kit)):
         raise MotifairError(f"The engine cannot work in '{kit}'. Use a path without blanks.")
@@ -158,9 +160,8 @@ def _start(kit: Path, part: str, local: dict[str, Any]) -> Running:
     write_local(kit, local)
     identity = [] if part == "server" else [f"uid={name_of(kit)}"]
     command = [
-        sys.executable, "-u", "-m", f"nvflare.private.fed.app.{part}.{part}_train",
-        "-m", str(kit), "-s", f"fed_{part}.json", "--set", "secure_train=true", *identity,
-        f"org={ORGANISATION}", "config_folder=config",
+        sys.executable, "-u", "-m", program, "-m", str(kit), "-s", f"fed_{part}.json",
+        "--set", "secure_train=true", *identity, f"org={ORGANISATION}", "config_folder=config",
     ]  # fmt: skip
     # Without the first, the kit's folder would be searched for modules to import.
     environment = {**os.environ, "PYTHONSAFEPATH": "1", "MALLOC_ARENA_MAX": "4"}

@@ -20,7 +20,8 @@ from motifair.errors import MotifairError
 from motifair.files import read_json, write_json
 
 KEEPER = "keeper.json"
-PROGRAM = re.compile(r"nvflare\.private\.fed\.app\.(server|client)\.\w+")
+SITE = "motifair.federation.transports.nvflare.site_train"
+PROGRAM = re.compile(rf"nvflare\.private\.fed\.app\.(server|client)\.\w+|{re.escape(SITE)}")
 GRACE = 3.0  # seconds between asking processes to end and killing them
 KEEPER_GRACE = 15.0  # a keeper first ends what it keeps
 KILLED = 10.0  # seconds that the system may take to remove what was killed
