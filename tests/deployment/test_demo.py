@@ -13,6 +13,7 @@ from consortium import motifair, motifair_here
 
 from motifair.deployment.demo import RUN, graphs_of
 from motifair.deployment.office import Office
+from motifair.deployment.site import state_of
 from motifair.export import load_model, predict
 from motifair.graphs.read import read_graphs
 
@@ -50,7 +51,7 @@ def test_everybody_has_a_model_that_predicts(
     found: dict[str, object], folder: Path, name: str
 ) -> None:
     office = Office(folder)
-    state = office.kit(name) / "state" / RUN
+    state = folder / "kits" / f"{name}.state" / RUN
     model = load_model((office.run(RUN) if name == "server" else state) / "model")
     assert model.card["agent"] == name
     assert model.card["rounds"] == 3
@@ -63,7 +64,7 @@ def test_everybody_has_a_model_that_predicts(
 
 def test_the_command_predicts_with_a_members_model(found: dict[str, object], folder: Path) -> None:
     office = Office(folder)
-    model = office.kit(NAMES[1]) / "state" / RUN / "model"
+    model = state_of(office.kit(NAMES[1])) / RUN / "model"
     graphs = graphs_of(office, NAMES[1])
     said = motifair_here("predict", "--model", model, "--graphs", graphs, "--json")
     for row in json.loads(said):

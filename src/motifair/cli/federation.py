@@ -108,7 +108,10 @@ def start_server(folder: Folder = HERE, detach: Detach = False) -> None:
 def start_agent(
     kit: Kit,
     graphs: Annotated[Path, typer.Option(help="TU folder or zip, PyG or NetworkX files.")],
-    state: Annotated[Path | None, typer.Option(help="Where its state is kept.")] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(help="Where its state is kept, outside the kit; MEMBER.state next to it."),
+    ] = None,
     detach: Detach = False,
 ) -> None:
     """Check a member's graphs against the terms, and start its agent."""
@@ -268,7 +271,8 @@ def _office(folder: Path) -> Office:
 
 
 def _kits(folder: Path) -> list[Path]:
-    return sorted(p for p in (folder / "kits").glob("*") if p.is_dir())
+    """Return the kits of a folder; members' states may be next to them."""
+    return sorted(p for p in (folder / "kits").glob("*") if (p / "startup").is_dir())
 
 
 def _keep(kit: Path, start: Callable[[], Running], detach: bool, notes: Sequence[str] = ()) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from motifair.deployment.office import OPERATOR, SERVER, Office
 from motifair.deployment.operate import run_federation, status
-from motifair.deployment.site import HANDLER, make_handler, settings_of
+from motifair.deployment.site import HANDLER, make_handler, settings_of, state_of
 from motifair.errors import MotifairError
 from motifair.extras import require
 from motifair.federation.coordinator import Coordinator
@@ -167,7 +167,7 @@ def in_one_process(office: Office) -> list[Entry]:
         kit = office.kit(name)
         state = scratch / name
         state.mkdir()
-        write_atomic(state / "seed", (kit / "state" / "seed").read_text())
+        write_atomic(state / "seed", (state_of(kit) / "seed").read_text())
         handlers[name] = make_handler(name, settings_of(kit, graphs_of(office, name), state))
     keys = office.keys()
     coordinator = Coordinator(RUN, office.terms, keys)
@@ -208,7 +208,7 @@ def _slowest(office: Office) -> float:
     """Return the median over rounds of how long the slowest agent was at work."""
     slowest: dict[int, float] = {}
     for name in office.terms.members:
-        for line in (office.kit(name) / "state" / "times.txt").read_text().splitlines():
+        for line in (state_of(office.kit(name)) / "times.txt").read_text().splitlines():
             round, seconds = int(line.split()[0]), float(line.split()[1])
             if 0 < round <= office.terms.config.rounds:
                 slowest[round] = max(seconds, slowest.get(round, 0.0))

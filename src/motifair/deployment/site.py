@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import time
@@ -24,6 +25,7 @@ from motifair.graphs.read import read_graphs
 from motifair.learning.steady import keep_freed_memory
 
 HANDLER = "motifair.deployment.site:make_handler"
+AUTHORITY = "authority.txt"  # in a state folder: which federation it belongs to
 
 
 def settings_of(
@@ -31,18 +33,29 @@ def settings_of(
 ) -> dict[str, Any]:
     """Check a member's graphs against the terms in its kit; return what its agent is made from.
 
-    `tell` is called with what of the graphs is used, and what is ignored.
+    `tell` is called with where the state is kept, what of the graphs is used, and what is ignored.
     """
-    settings = {
-        "kit": str(kit.resolve()),
-        "graphs": str(graphs.resolve()),
-        "state": str((state or kit / "state").resolve()),
-    }
     from motifair.federation.transports.nvflare.kits import name_of
 
-    _, own, _ = _prepared(name_of(kit), settings)
+    name, kit = name_of(kit), kit.resolve()
+    _terms(name, kit)
+    place = _state_folder(kit, state, tell)
+    settings = {"kit": str(kit), "graphs": str(graphs.resolve()), "state": str(place)}
+    _, own, _ = _prepared(name, settings)
+    tell(f"Its state is in {place}.")
     tell(str(own.inputs))
     return settings
+
+
+def state_of(kit: Path) -> Path:
+    """Return where a member's state is kept unless its owner chooses another folder.
+
+    It is outside the kit, where the engine deletes folders and which `renew` replaces, and named
+    after the member, so that a renewed kit in the same place finds it. No member's name has a dot.
+    """
+    from motifair.federation.transports.nvflare.kits import name_of
+
+    return kit.resolve().parent / f"{name_of(kit)}.state"
 
 
 def make_handler(name: str, settings: dict[str, Any]) -> Callable[[bytes], bytes]:
@@ -67,11 +80,56 @@ def make_handler(name: str, settings: dict[str, Any]) -> Callable[[bytes], bytes
     return handle
 
 
-def _prepared(name: str, settings: dict[str, Any]) -> tuple[Terms, Own, int]:
-    kit = Path(settings["kit"])
+def _state_folder(kit: Path, chosen: Path | None, tell: Callable[[str], None]) -> Path:
+    """Return (and make) the folder of the state; one that 0.1 made in the kit is moved out."""
+    place = (chosen or state_of(kit)).resolve()
+    if place.is_relative_to(kit):
+        raise MotifairError(
+            f"{place} is in the startup kit, where the engine deletes folders and which a renewal "
+            "replaces; use a folder outside it, or leave --state out."
+        )
+    if chosen is None and (kit / "state").is_dir():
+        _move_out(kit, place)
+        tell(f"Moved its state from {kit / 'state'} to {place}.")
+    place.mkdir(parents=True, exist_ok=True)
+    own = hashlib.sha256((kit / "startup" / "rootCA.pem").read_bytes()).hexdigest()
+    if not (place / AUTHORITY).exists():
+        write_atomic(place / AUTHORITY, own)
+    if (place / AUTHORITY).read_text() != own:
+        raise MotifairError(
+            f"{place} is the state of another federation; name another folder with --state."
+        )
+    return place
+
+
+def _move_out(kit: Path, place: Path) -> None:
+    from motifair.federation.transports.nvflare.stopping import check_free
+
+    check_free(kit)  # an agent that is running would go on writing to the old place
+    old = kit / "state"
+    if place.exists():
+        raise MotifairError(
+            f"There is a state in {old} and one in {place}; keep the one with the later rounds, "
+            "and move the other away."
+        )
+    try:
+        old.rename(place)
+    except OSError as error:
+        raise MotifairError(
+            f"{old} cannot be moved out of the startup kit ({error.strerror}); move it to a folder "
+            "outside, and name that with --state."
+        ) from error
+
+
+def _terms(name: str, kit: Path) -> Terms:
     terms = read_terms(kit / "local" / "federation.toml")
     if name not in terms.members:
         raise MotifairError(f"The terms in {kit} do not name '{name}'; ask for the present ones.")
+    return terms
+
+
+def _prepared(name: str, settings: dict[str, Any]) -> tuple[Terms, Own, int]:
+    terms = _terms(name, Path(settings["kit"]))
     seed = _secret(Path(settings["state"]))
     graphs = read_graphs(Path(settings["graphs"]))
     return terms, prepare_own(terms.config, terms.schema, name, graphs, seed), seed

@@ -129,7 +129,7 @@ def issue(folder: Path, names: Sequence[str]) -> dict[str, Path]:
             fresh = Path(made[CtxKey.CURRENT_PROD_DIR]) / name
             lock(fresh, name, facts["admin"])
             place = folder / "kits" / name
-            if (place / "state").exists():  # an agent's memory outlives its certificate
+            if (place / "state").exists():  # the server's jobs, or an agent's state of 0.1
                 shutil.move(place / "state", fresh / "state")
             if place.exists():
                 shutil.rmtree(place)
