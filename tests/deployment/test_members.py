@@ -80,7 +80,7 @@ def test_all_rounds_were_settled_with_everybody_there(world: Consortium) -> None
 
 
 def test_noise_is_each_members_own_and_stays_with_it(world: Consortium) -> None:
-    keys = [world.state(name) / "noise.key" for name in (*FOUNDERS, NEW)]
+    keys = [world.state(name) / RUN / "noise.key" for name in (*FOUNDERS, NEW)]
     assert sorted(world.folder.rglob("noise.key")) == sorted(keys)
     assert len({key.read_bytes() for key in keys}) == len(keys)
     kept = sorted((world.folder / "runs" / RUN / "uploads").glob("00000[1-6]/*.bin"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import stat
 from dataclasses import replace
 from pathlib import Path
@@ -535,6 +536,88 @@ def test_another_task_for_a_round_is_answered_only_if_the_answer_is_the_same(
     with pytest.raises(MotifairError, match="one answer more than the terms allow"):
         site(replace(world.task("bank-a", 1), head="0" * 64).encode())
     assert world.kept("bank-a", 2).answer == answer
+
+
+# What the state folder loses, by what is deleted in it
+LOSSES = {
+    "key": ("trial-1/noise.key",),
+    "rounds": ("trial-1/round-*",),
+    "run": ("trial-1",),
+    "key and heads": ("trial-1/noise.key", "heads.jsonl"),
+    "all": (".",),
+}
+
+
+def lose(folder: Path, what: str) -> None:
+    for pattern in LOSSES[what]:
+        for path in [folder] if pattern == "." else list(folder.glob(pattern)):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+@pytest.fixture(scope="module")
+def answered(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """A private run after its third round, of four."""
+    world = World(tmp_path_factory.mktemp("answered"), private_terms())
+    world.drive(rounds=3)
+    return world
+
+
+def after_loss(answered: World, folder: Path, what: str) -> World:
+    world = World(folder, answered.terms, tasks=answered.tasks)
+    shutil.copytree(answered.folder / "sites", folder / "sites")
+    lose(folder / "sites" / "bank-a", what)
+    return world
+
+
+# An invitation after a loss of all cannot be told from a first one; docs/privacy.md says so.
+@pytest.mark.parametrize(
+    ("what", "round"),
+    [(what, t) for what in LOSSES for t in (0, 1, 3) if (what, t) != ("all", 0)],
+)
+def test_a_private_run_whose_key_or_count_is_lost_is_not_answered_again(
+    answered: World, tmp_path: Path, what: str, round: int
+) -> None:
+    """Each loss used to buy another answer, with other noise."""
+    world = after_loss(answered, tmp_path, what)
+    task, site = answered.task("bank-a", round), world.site("bank-a")
+    size = site.shared.stop - site.shared.start
+    model = np.zeros(size, np.float32) if round else None  # as for who lost its state
+    before = sorted(site.folder.rglob("*"))
+    with pytest.raises(MotifairError, match=r"of run trial-1.* is lost; .*: start a new run"):
+        site(replace(task, weights=model, reward=None, head="0" * 64).encode())
+    assert sorted(site.folder.rglob("*")) == before
+
+
+def test_another_run_gets_a_key_of_its_own_and_does_not_revive_the_lost_one(
+    answered: World, tmp_path: Path
+) -> None:
+    world = after_loss(answered, tmp_path, "key")
+    site, invitation = world.site("bank-a"), answered.task("bank-a", 0)
+    assert opened(site(replace(invitation, run="trial-2").encode())).run == "trial-2"
+    key = site.folder / "trial-2" / "noise.key"
+    assert key.read_bytes() != (answered.site("bank-a").folder / "trial-1/noise.key").read_bytes()
+    with pytest.raises(MotifairError, match="start a new run"):
+        site(replace(invitation, head="0" * 64).encode())
+
+
+def test_a_lost_key_costs_its_owner_the_run_and_the_others_nothing(
+    answered: World, tmp_path: Path
+) -> None:
+    world = World(tmp_path / "world", answered.terms)
+    shutil.copytree(answered.folder, world.folder)
+    lose(world.folder / "sites" / "bank-a", "key")
+    assert world.drive()
+    lines = {line.agent: line for line in world.rounds()[3].lines}
+    assert lines["bank-a"].status == "absent"
+    assert "the noise key of run trial-1" in lines["bank-a"].reason
+    assert all(lines[name].status == "present" for name in NAMES[1:])
+
+
+def test_an_agent_that_dies_while_it_joins_can_join_again(answered: World, tmp_path: Path) -> None:
+    """The key is drawn before the first answer is kept."""
+    site = World(tmp_path, answered.terms).site("bank-a")
+    noise_secret(site.folder / "trial-1")
+    assert opened(site(answered.tasks["bank-a", 0])).motifs
 
 
 def test_without_noise_a_site_keeps_no_secret(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ ACCOUNTANT = "opacus"
 UNIT = "all graphs of one member, replaced by any others"
 IN_THE_CLEAR = ("motif keys", "number of training graphs", "final accuracy", "presence and timing")
 ROUNDING = 1e-6  # vectors travel in float32
+NOISE_KEY = "noise.key"
 _KEY_BYTES = 32
 _ORDERS = (1 + np.logspace(-6, 6, 1201)).tolist()  # of Rényi divergence; every one gives a bound
 
@@ -178,18 +179,19 @@ def round_key(secret: bytes, run: str, round: int) -> bytes:
 
 
 def noise_secret(folder: Path) -> bytes:
-    """Return the secret that a member's noise comes from; it is drawn once and stays in `folder`.
+    """Return the secret that a member's noise in one run comes from; it is drawn once and stays in
+    `folder`.
 
     It is not made from the member's key or seed: who made the startup kit has seen the key, and
     a seed of 31 bits can be guessed.
     """
-    path = folder / "noise.key"
+    path = folder / NOISE_KEY
     folder.mkdir(parents=True, exist_ok=True)
     if not path.exists():
         write_atomic(path, _write_secret)
     secret = path.read_bytes()
     if len(secret) != _KEY_BYTES:
-        raise MotifairError(f"{path} is damaged; restore it, or delete it to draw another secret.")
+        raise MotifairError(f"{path} is damaged; restore it, or start a new run.")
     return secret
 
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from motifair.errors import MotifairError
 from motifair.federation.agents import Agents, AgentsState, local_training, own_seed
 from motifair.federation.own import Own
-from motifair.federation.privacy import check_asked, noise_secret, reveal
+from motifair.federation.privacy import NOISE_KEY, check_asked, noise_secret, reveal
 from motifair.federation.protocol import Downloads
 from motifair.federation.records import (
     FINISH,
@@ -43,6 +43,7 @@ from motifair.methods import make_method
 CPU = torch.device("cpu")
 ROUNDS_KEPT = 3
 OTHER_TERMS = "the server's terms are not those this member agreed to"
+HEADS = "heads.jsonl"
 LOST = "a model to begin from is needed"  # in the answer of an agent that has no state any more
 
 
@@ -96,6 +97,8 @@ class Site:
         path = self._path(download.run, download.round)
         found = _read(path)
         if found is None or found.task != digest(task):
+            if self.terms.privacy.noisy:
+                self._refuse_lost(download)
             do = {JOIN: self._join, TRAIN: self._train, FINISH: self._finish}[download.task]
             upload, state, before = do(download)
             answer = self._sealed(self._revealed(upload))
@@ -126,6 +129,23 @@ class Site:
             raise MotifairError(OTHER_TERMS)
         if download.task not in (JOIN, TRAIN, FINISH):
             raise MotifairError(f"there is no task '{download.task}'")
+
+    def _refuse_lost(self, download: Download) -> None:
+        """Refuse a run that was answered before if its noise key or its rounds are lost: a new key,
+        or another count of answers, would let the server average noise away.
+
+        Whoever has joined a run keeps its last rounds, so only an invitation may find none.
+        """
+        run = download.run
+        kept = bool(self._rounds(run))
+        whole = kept and (self.folder / run / NOISE_KEY).exists()
+        heads = self.folder / HEADS
+        answered = kept or (heads.exists() and f'"run": "{run}"' in heads.read_text())
+        if not whole and (answered or download.task != JOIN):
+            raise MotifairError(
+                f"the noise key of run {run}, or the count of its answers, is lost; answering "
+                "again would reveal more than agreed: start a new run"
+            )
 
     def _refuse_more(self, download: Download, found: Kept | None, answer: bytes) -> None:
         """Refuse what would give away more than the terms say, such as a second answer."""
@@ -214,7 +234,8 @@ class Site:
         return Upload(run=download.run, round=download.round, agent=self.name, task=download.task)
 
     def _revealed(self, upload: Upload) -> Upload:
-        secret = noise_secret(self.folder) if self.terms.privacy.noisy else b""
+        noisy = self.terms.privacy.noisy
+        secret = noise_secret(self.folder / upload.run) if noisy else b""
         return reveal(upload, self.terms.privacy, secret)
 
     def _sealed(self, upload: Upload) -> bytes:
@@ -225,7 +246,7 @@ class Site:
     def _keep_head(self, download: Download) -> None:
         """Note the head of the ledger, against which its history can be checked later."""
         if download.head:
-            with (self.folder / "heads.jsonl").open("a") as file:
+            with (self.folder / HEADS).open("a") as file:
                 file.write(head_line(download.run, download.number, download.head))
                 file.flush()
                 os.fsync(file.fileno())
