@@ -33,6 +33,7 @@ SMALL = {
 NEED_EXTRAS = [
     ("federation init --like graphs --members a,b", "federation"),
     ("federation provision", "federation"),
+    ("federation terms", "federation"),
     ("federation add bank-a", "federation"),
     ("federation renew bank-a", "federation"),
     ("federation remove bank-a", "federation"),

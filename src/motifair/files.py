@@ -43,6 +43,16 @@ def write_atomic(path: Path, content: bytes | str | Callable[[Path], None]) -> N
     _flush(path.parent)
 
 
+def write_private(path: Path, content: bytes | str) -> None:
+    """Write a file atomically that nobody but its owner can read."""
+
+    def write(temporary: Path) -> None:
+        temporary.touch(0o600, exist_ok=False)
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+
+    write_atomic(path, write)
+
+
 def check_target(path: Path) -> None:
     """Refuse a file that cannot be written, before the work whose result it is to hold."""
     try:

@@ -73,6 +73,12 @@ def provision(folder: Folder = HERE) -> None:
 
 
 @app.command()
+def terms(folder: Folder = HERE) -> None:
+    """Print the federation.toml that members get: the terms, without where the ledger is."""
+    typer.echo(_office(folder).members_terms(), nl=False)
+
+
+@app.command()
 def add(member: Member, folder: Folder = HERE) -> None:
     """Make the startup kit of a member who joins; name it in federation.toml first."""
     typer.echo(str(_office(folder).add(member)))

@@ -10,17 +10,16 @@ ledger.sqlite     the ledger, unless it is elsewhere
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from motifair.deployment.template import federation_toml
+from motifair.deployment.template import federation_toml, members_toml
 from motifair.errors import MotifairError
 from motifair.federation.keys import certified_key
 from motifair.federation.terms import TERMS, Terms, read_terms
-from motifair.files import write_atomic
+from motifair.files import write_atomic, write_private
 from motifair.graphs.read import Schema
 
 OPERATOR = "operator@federation.local"
@@ -68,8 +67,12 @@ class Office:
         if path.exists():
             raise MotifairError(f"{path} exists; edit it, or use another folder.")
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, federation_toml(name, members, schema))
+        write_private(path, federation_toml(name, members, schema))  # it may get a password
         return path
+
+    def members_terms(self) -> str:
+        """The `federation.toml` that members get: without where the ledger is."""
+        return members_toml(self.terms.given)
 
     def provision(self) -> list[Path]:
         """Make the startup kits of the server, the operator and all members."""
@@ -124,7 +127,7 @@ class Office:
         certificate = self._certificate(name)
         certificate.parent.mkdir(exist_ok=True)
         write_atomic(certificate, (kit / "startup" / "client.crt").read_bytes())
-        shutil.copyfile(self.folder / TERMS, kit / "local" / TERMS)
+        write_private(kit / "local" / TERMS, self.members_terms())
 
     def _certificate(self, name: str) -> Path:
         return self.folder / "members" / f"{name}.crt"

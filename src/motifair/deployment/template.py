@@ -1,14 +1,17 @@
-"""The `federation.toml` that a new federation starts from."""
+"""The `federation.toml` that a new federation starts from, and the one that its members get."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from motifair.graphs.read import Schema
 
 _TEXT = """\
-# The terms of a federation. Every member gets a copy with its startup kit, and agrees to it by
-# starting its agent; a server with other terms is refused.
+# The terms of a federation. Every member gets a copy with its startup kit, without the line of the
+# ledger and without comments, and agrees to it by starting its agent; a server with other terms is
+# refused.
 
 [federation]
 name = "{name}"
@@ -49,6 +52,7 @@ columns = {columns}   # the node labels there are
 classes = {classes}
 width = {width}
 """
+OPERATORS_OWN = {"server": frozenset({"ledger"})}
 
 
 def federation_toml(name: str, members: Sequence[str], schema: Schema) -> str:
@@ -62,3 +66,33 @@ def federation_toml(name: str, members: Sequence[str], schema: Schema) -> str:
         classes=list(schema.classes),
         width=schema.width,
     )
+
+
+def members_toml(given: Mapping[str, Any]) -> str:
+    """Return the terms as members get them, with the same digest.
+
+    They are written anew from what was read: a password may also be in a comment.
+    """
+    lines = ["# The terms of a federation, which a member agrees to by starting its agent."]
+    for section, values in given.items():
+        own = OPERATORS_OWN.get(section, frozenset())
+        lines += ["", f"[{section}]"]
+        lines += [f"{_value(k)} = {_value(v)}" for k, v in values.items() if k not in own]
+    return "\n".join(lines) + "\n"
+
+
+def _value(value: Any) -> str:
+    """Write a value as TOML.
+
+    >>> print(_value([1, 2.5, float("inf"), True, "a\\n\\x7f", {"b": "ü"}]))
+    [1, 2.5, inf, true, "a\\n\\u007f", {"b" = "ü"}]
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_value(k)} = {_value(v)}" for k, v in value.items()) + "}"
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -152,7 +152,8 @@ class Drive:
         if differing and len(accepted) < self.coordinator.terms.quorum:
             raise MotifairError(
                 f"'{differing[0]}' agreed to other terms, and too few are left; give members the "
-                "present federation.toml and the same version of motifair, then go on."
+                "present terms (motifair federation terms) and the same version of motifair, then "
+                "start this again."
             )
         self._retain(position.round + 1, {name: replies[name] for name in accepted})
         new, _ = self.coordinator.next(position, accounts, accepted, rejected, absent)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -41,7 +40,7 @@ from nvflare.lighter.utils import (
 )
 
 from motifair.errors import MotifairError
-from motifair.files import read_json, write_atomic, write_json
+from motifair.files import read_json, write_atomic, write_json, write_private
 
 logger = logging.getLogger(__name__)
 
@@ -128,6 +127,7 @@ def issue(folder: Path, names: Sequence[str]) -> dict[str, Path]:
         for name in names:
             fresh = Path(made[CtxKey.CURRENT_PROD_DIR]) / name
             lock(fresh, name, facts["admin"])
+            _owner_only(fresh)
             place = folder / "kits" / name
             if (place / "state").exists():  # the server's jobs, or an agent's state of 0.1
                 shutil.move(place / "state", fresh / "state")
@@ -163,6 +163,12 @@ def lock(kit: Path, name: str, admin: str) -> None:
     resources["class_allow_list"] = [CONTROLLER] if at_server else [EXECUTOR]
     (_lock_server if at_server else _lock_site)(resources)
     write_json(kit / "local" / "resources.json", resources)
+
+
+def _owner_only(kit: Path) -> None:
+    """Let nobody but its owner read a kit; scripts stay executable."""
+    for path in (kit, *kit.rglob("*")):
+        path.chmod(path.stat().st_mode & 0o700)
 
 
 def _quiet(path: Path) -> None:
@@ -247,12 +253,6 @@ def check_certificate(kit: Path) -> None:
         )
     if found.not_valid_before_utc > now + timedelta(minutes=5):
         raise MotifairError(f"The certificate in {kit} is not valid yet. Set this machine's clock.")
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Write a file that nobody but its owner can read."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(content)
 
 
 def _facts(folder: Path) -> dict[str, Any]:
