@@ -74,10 +74,16 @@ def line(name: str, value: float, status: str = "present", round_: int = 0, run:
     )
 
 
-def make_run(rounds: int = 6, run: str = RUN, seed: int = 0, **changes: object) -> list[Entry]:
-    """Make a run in which members stay away, are fined, and one round misses the quorum."""
+def make_run(
+    rounds: int = 6, run: str = RUN, seed: int = 0, operator: str = "", **changes: object
+) -> list[Entry]:
+    """Make a run in which members stay away, are fined, and one round misses the quorum.
+
+    Where an `operator` is named, it signs the entries.
+    """
     random, books = Random(seed), Accounts(run)
-    entries = [books.agree(terms(**changes))]  # type: ignore[arg-type]
+    key = public_key(operator) if operator else ""
+    entries = [books.agree(terms(operator=key, **changes))]  # type: ignore[arg-type]
     books.add(entries[0])
     for r in range(1, rounds + 1):
         values = [random.random() for _ in NAMES[1:]] + [-0.2 * random.random()]
@@ -87,7 +93,11 @@ def make_run(rounds: int = 6, run: str = RUN, seed: int = 0, **changes: object) 
         lines = [line(n, v, s, r, run) for n, v, s in zip(NAMES, values, status, strict=True)]
         entries.append(books.settle(lines))
         books.add(entries[-1])
-    return entries
+    return [signed(entry, operator) for entry in entries] if operator else entries
+
+
+def signed(entry: Entry, operator: str) -> Entry:
+    return entry.signed(lambda text: private_key(operator).sign(text, PKCS1v15(), SHA256()))
 
 
 def write(place: str, entries: Sequence[Entry]) -> None:
@@ -113,3 +123,12 @@ def forge(place: str, *statements: str) -> None:
         for statement in statements:
             connection.exec_driver_sql(statement)
     engine.dispose()
+
+
+def make_older(place: str) -> None:
+    """Make a ledger as motifair 0.1 had it: without a column for signatures."""
+    forge(
+        place,
+        "ALTER TABLE entries DROP COLUMN signature",
+        "UPDATE alembic_version SET version_num = '001'",
+    )

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from motifair.errors import MotifairError
 from motifair.federation.coordinator import Coordinator, Position
 from motifair.federation.drive import POSITION, Drive
-from motifair.federation.keys import new_key, public_text, signer
+from motifair.federation.keys import new_key, signer
 from motifair.federation.own import prepare_own
 from motifair.federation.positions import load_position
 from motifair.federation.records import Download, Upload, digest, seal, unseal
@@ -27,6 +27,7 @@ from motifair.graphs.graph_set import GraphSet
 from motifair.graphs.planted import planted
 from motifair.graphs.read import Schema
 from motifair.ledger.entry import Entry, Line
+from motifair.ledger.signatures import public_text
 from motifair.ledger.store import open_ledger
 from motifair.ledger.verify import signed_message
 
@@ -162,7 +163,7 @@ class World:
 
     def coordinator(self) -> Coordinator:
         keys = {name: public_text(key_of(name)) for name in self.terms.members}
-        return Coordinator(self.run, self.terms, keys)
+        return Coordinator(self.run, self.terms, keys, public_text(key_of("operator")))
 
     @contextmanager
     def server(self, folder: str = "run") -> Iterator[Drive]:
@@ -171,7 +172,12 @@ class World:
         with open_ledger(self.folder / "ledger.sqlite", write=True) as ledger:
             transport, coordinator = InProcess(self.handlers()), self.coordinator()
             yield Drive(
-                transport, coordinator, ledger, self.folder / folder, tell=self.heard.append
+                transport,
+                coordinator,
+                ledger,
+                self.folder / folder,
+                tell=self.heard.append,
+                sign=signer(key_of("operator")),
             )
 
     def drive(self, rounds: int | None = None) -> bool:

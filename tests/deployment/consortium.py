@@ -34,6 +34,7 @@ from motifair.federation.transports.nvflare.processes import (
 )
 from motifair.ledger.accounts import Accounts
 from motifair.ledger.entry import Entry
+from motifair.ledger.signatures import public_text
 from motifair.ledger.store import open_ledger
 
 MOTIFAIR = (sys.executable, "-m", "motifair")
@@ -226,8 +227,8 @@ class Consortium:
             (state / "seed").write_text((self.state(name) / "seed").read_text())
             settings = settings_of(office.kit(name), self.graphs(name), state)
             handlers[name] = make_handler(name, settings)
-        keys = office.keys()
-        coordinator = Coordinator(run, office.terms, keys)
+        operator = public_text(office.operator())
+        coordinator = Coordinator(run, office.terms, office.keys(), operator)
         with open_ledger(scratch / "ledger.sqlite", write=True) as ledger:
             Drive(InProcess(handlers), coordinator, ledger, scratch / "run")()
             return list(ledger.entries(run))

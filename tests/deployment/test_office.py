@@ -14,7 +14,9 @@ from deployed import content_of
 
 from motifair.deployment.office import Office
 from motifair.deployment.template import federation_toml, members_toml
+from motifair.errors import MotifairError
 from motifair.federation.terms import make_terms, read_terms
+from motifair.ledger.signatures import public_text, read_public
 
 SECRETS = ("db.example.org", "ledger-writer", "s3cret-word", "old-word")
 LEDGER = f'"postgresql://{SECRETS[1]}:{SECRETS[2]}@{SECRETS[0]}:5432/books"  # was {SECRETS[3]}'
@@ -61,6 +63,32 @@ def test_changed_terms_are_printed_as_members_get_them(office: Office) -> None:
     printed = motifair_here("federation", "terms", "--folder", office.folder)
     assert make_terms(tomllib.loads(printed)).digest == office.terms.digest
     assert not any(secret in printed for secret in SECRETS)
+
+
+def test_the_operators_key_is_in_no_kit_and_its_public_key_in_every_members(
+    office: Office,
+) -> None:
+    key = office.folder / "operator.key"
+    assert key.stat().st_mode & 0o077 == 0
+    secret = key.read_bytes().splitlines()[1]
+    holders = [path for path in files_of(office.folder) if secret in path.read_bytes()]
+    assert holders == [key]
+    public = public_text(office.operator())
+    assert (office.folder / "operator.pub").read_text() == public
+    for name in office.terms.members:
+        assert read_public(office.kit(name) / "local" / "operator.pub") == public
+
+
+def test_an_operators_key_is_made_once_and_never_replaced(tmp_path: Path) -> None:
+    office = Office(tmp_path)
+    first = public_text(office.operator())
+    assert public_text(office.operator()) == first
+    (tmp_path / "operator.key").unlink()
+    with pytest.raises(MotifairError, match="is missing; put back a copy of it"):
+        office.operator()
+    (tmp_path / "operator.key").write_text("nonsense")
+    with pytest.raises(MotifairError, match="is no private key; put back the file as it was made"):
+        office.operator()
 
 
 def test_terms_that_may_get_a_password_are_for_their_owner_alone(tmp_path: Path) -> None:

@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 import torch
-from deployed import NAMES, Answer, World, away, terms_of
+from deployed import NAMES, Answer, World, away, key_of, terms_of
 
 from motifair import files
 from motifair.errors import MotifairError
 from motifair.federation import drive as drive_module
 from motifair.federation.coordinator import Position
 from motifair.federation.drive import POSITION, RESULT, server_model
+from motifair.federation.keys import signer
 from motifair.federation.records import Download, digest, unseal
 from motifair.federation.state import agent_tensors
 from motifair.federation.terms import Terms
@@ -30,6 +31,7 @@ from motifair.federation.transports.inprocess import InProcess
 from motifair.files import read_json
 from motifair.ledger.entry import Entry
 from motifair.ledger.lease import LedgerUnavailable
+from motifair.ledger.signatures import public_text
 from motifair.ledger.store import Ledger, open_ledger
 from motifair.ledger.verify import verify
 
@@ -391,6 +393,34 @@ def test_a_damaged_position_is_one_sentence() -> None:
     path.write_bytes(b"")
     with pytest.raises(MotifairError, match="is damaged; put back a copy"):
         world.drive()
+
+
+def test_every_entry_is_signed_by_the_operator_and_no_other_key_goes_on() -> None:
+    world = World(new_folder(), few())
+    world.drive(rounds=1)
+    with world.server() as drive:
+        other = replace(drive, sign=signer(key_of("somebody")))
+        other.coordinator.operator = public_text(key_of("somebody"))
+        with pytest.raises(
+            MotifairError, match=r"another operator's key; put back the operator\.key"
+        ):
+            other()
+    assert world.drive()
+    assert verify(world.entries(), operator=public_text(key_of("operator"))).fits
+    assert all(entry.signature for entry in world.entries())
+
+
+def test_a_run_that_began_without_signatures_is_signed_from_now_on() -> None:
+    world = World(new_folder(), few())
+    with world.server() as drive:
+        before = replace(drive, sign=None)
+        before.coordinator.operator = ""
+        before(rounds=1)
+    assert world.drive()
+    entries = world.entries()
+    assert [entry.kind for entry in entries] == ["terms", "round", "terms", "round"]
+    assert [bool(entry.signature) for entry in entries] == [False, False, True, True]
+    assert verify(entries, operator=public_text(key_of("operator"))).fits
 
 
 def test_two_runs_share_a_ledger() -> None:

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from motifair.errors import MotifairError
-from motifair.federation.keys import public_text
 from motifair.federation.terms import SIMULATION_ONLY, Terms, make_terms, read_terms
 from motifair.ledger.entry import Terms as LedgerTerms
+from motifair.ledger.signatures import public_text
 from motifair.methods import METHODS
 
 GONE = object()

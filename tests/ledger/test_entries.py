@@ -83,7 +83,7 @@ LINE_CHANGES: dict[str, object] = {
 
 def test_every_field_is_in_the_hash() -> None:
     entry = make_run(1)[1]
-    assert {f.name for f in fields(Entry)} - {"recorded"} == CHANGES.keys()
+    assert {f.name for f in fields(Entry)} - {"recorded", "signature"} == CHANGES.keys()
     assert {f.name for f in fields(Line)} - {"recorded"} == LINE_CHANGES.keys()
     found = {entry.hash}
     for name, new in CHANGES.items():
@@ -126,6 +126,21 @@ def test_what_cannot_be_in_a_line_is_named(name: str, wrong: object) -> None:
     line = replace(entry.lines[2], **{name: wrong})  # type: ignore[arg-type]
     lines = (*entry.lines[:2], line, *entry.lines[3:])
     assert {agent for agent, _ in replace(entry, lines=lines).flaws()} == {NAMES[2]}
+
+
+def test_a_signature_is_beside_what_is_hashed() -> None:
+    entry = make_run(1)[1]
+    signed = entry.signed(lambda text: text[:2])
+    assert signed.signature == entry.hash[:2].encode().hex()
+    assert (signed, signed.hash, signed.to_json()) == (entry, entry.hash, entry.to_json())
+    assert [*replace(entry, signature="no hex").flaws()] == [
+        ("", "the operator's signature is not in hex")
+    ]
+
+
+def test_terms_without_an_operator_have_the_text_of_motifair_0_1() -> None:
+    assert "operator" not in terms().to_json()
+    assert Terms.from_json(terms(operator="key").to_json()).operator == "key"
 
 
 def test_terms_are_read_back_and_infinities_are_named() -> None:

@@ -39,8 +39,9 @@ def refused(*words: str) -> str:
 def test_verify_says_that_all_fits_and_names_the_head(place: str) -> None:
     entries = make_run()
     write(place, entries)
-    line = f"{RUN}: 7 entries, 6 rounds, all fit; head {entries[-1].hash}\n"
-    assert said("verify", "--ledger", place) == line
+    fit = f"{RUN}: 7 entries, 6 rounds, all fit; head {entries[-1].hash}"
+    note = "entries are not signed by an operator: the terms name no key of one"
+    assert said("verify", "--ledger", place) == f"{fit}\n{RUN}: {note}\n"
     (verdict,) = json.loads(said("verify", "--ledger", place, "--json"))
     assert verdict == {
         "fits": True,
@@ -49,6 +50,7 @@ def test_verify_says_that_all_fits_and_names_the_head(place: str) -> None:
         "rounds": 6,
         "head": entries[-1].hash,
         "finding": None,
+        "notes": [note],
     }
 
 

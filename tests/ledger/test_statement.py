@@ -277,7 +277,8 @@ def test_the_json_has_exact_amounts_that_add_up_and_the_hash_of_every_entry() ->
     assert [r["hash"] for r in found["rounds"]] == [e.hash for e in entries[1:]]
     assert set(found["parts"]) == set(found["meaning"])
     commands = [c["command"] for c in found["verification"]]
-    assert commands[0] == "motifair ledger verify --ledger postgresql://me@host/db --heads HEADS"
+    verify = "motifair ledger verify --ledger postgresql://me@host/db"
+    assert commands[0] == f"{verify} --heads HEADS --operator-key KEY"
     assert commands[1] == "motifair ledger audit --folder FOLDER --run bank-run"
     assert "secret" not in str(found)
 

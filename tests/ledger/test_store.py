@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from books import NAMES, RUN, forge, make_run, write
+from books import NAMES, RUN, forge, make_older, make_run, signed, write
 from postgres_server import Postgres
 
 from motifair.errors import MotifairError
@@ -274,10 +274,10 @@ def test_an_older_ledger_is_brought_up_to_date_by_its_server(
     write(place, entries[:2])
     steps = tmp_path / "migrations" / "versions"
     steps.mkdir(parents=True)
-    source = Path(migrations.__file__).parent / "versions" / "v001_entries_and_lines.py"
-    (steps / source.name).write_text(source.read_text())
-    (steps / "v002_next.py").write_text(
-        "from alembic import op\nrevision = '002'\ndown_revision = '001'\n"
+    for source in (Path(migrations.__file__).parent / "versions").glob("v*.py"):
+        (steps / source.name).write_text(source.read_text())
+    (steps / "v999_next.py").write_text(
+        "from alembic import op\nrevision = '999'\ndown_revision = '002'\n"
         "def upgrade():\n    op.execute('CREATE TABLE more (number INTEGER)')\n"
     )
     monkeypatch.setattr(migrations, "__file__", str(steps.parent / "__init__.py"))
@@ -287,6 +287,42 @@ def test_an_older_ledger_is_brought_up_to_date_by_its_server(
     with open_ledger(place, write=False) as ledger:
         assert sa.inspect(ledger.engine).has_table("more")
         assert list(ledger.entries(RUN)) == entries
+
+
+def test_a_ledger_of_motifair_0_1_can_be_read_and_is_brought_up_to_date_by_its_server(
+    place: str,
+) -> None:
+    entries = make_run(3)
+    write(place, entries[:2])
+    make_older(place)
+    with open_ledger(place, write=False) as ledger:
+        assert list(ledger.entries(RUN)) == entries[:2]
+    later = [signed(entry, "operator") for entry in entries[2:]]
+    write(place, later)
+    with open_ledger(place, write=False) as ledger:
+        assert list(ledger.entries(RUN)) == entries
+        found = [entry.signature for entry in ledger.entries(RUN)]
+        assert found == ["", "", *(entry.signature for entry in later)]
+
+
+def test_who_may_only_add_to_an_older_ledger_is_told_who_brings_it_up_to_date(
+    postgres: Postgres,
+) -> None:
+    place = postgres.create()
+    write(place, make_run(2))
+    make_older(place)
+    forge(
+        place,
+        "CREATE ROLE adder LOGIN",
+        "GRANT SELECT, INSERT ON entries, lines TO adder",
+        "GRANT SELECT ON alembic_version TO adder",
+    )
+    adder = place.replace("tester@", "adder@")
+    with pytest.raises(
+        MotifairError, match=r"older motifair \(schema 001\).* URL of the owner"
+    ) as refused:
+        open_ledger(adder, write=True)
+    assert not isinstance(refused.value, LedgerUnavailable)
 
 
 @pytest.mark.parametrize(

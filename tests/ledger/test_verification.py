@@ -68,6 +68,7 @@ COLUMNS = {
         "terms": "'{}'",
         "previous": "hash",
         "hash": "previous",
+        "signature": "'00'",
     },
     "lines": {
         "agent": "'bank-z'",
@@ -89,7 +90,7 @@ COLUMNS = {
 def test_one_altered_column_is_named_whichever_it_is(place: str) -> None:
     columns = [(table, name) for table in COLUMNS for name in COLUMNS[table]]
     for _, name in columns:
-        write(place, make_run(run=f"run-{name}"))
+        write(place, make_run(run=f"run-{name}", operator="operator"))
         write(place, make_run(run=f"line-run-{name}"))
     for table, name in columns:
         run = f"{'line-' if table == 'lines' else ''}run-{name}"

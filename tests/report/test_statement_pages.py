@@ -52,7 +52,7 @@ def test_the_text_has_every_amount_and_how_to_verify(width: int) -> None:
     for amount in (*(s.totals[name] for name in s.parts), s.payoff, s.equal, s.shapley):
         assert s.money(amount) in text
     assert s.head in text
-    assert "motifair ledger verify --ledger x.sqlite --heads HEADS" in text
+    assert "motifair ledger verify --ledger x.sqlite --heads HEADS --operator-key KEY" in text
     assert "* round 3: absent (no answer)" in text
     told = "1 that nobody else has (0 of them count as diversity): ring 1 1 1."
     assert told in " ".join(text.split())

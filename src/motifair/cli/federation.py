@@ -104,7 +104,7 @@ def start_server(folder: Folder = HERE, detach: Detach = False) -> None:
     from motifair.deployment.office import SERVER
     from motifair.federation.transports.nvflare import processes
 
-    _ = office.terms, office.keys()
+    _ = office.terms, office.keys(), office.operator()  # what is wrong with them is said here
     settings = {"office": str(folder.resolve())}
     kit = office.kit(SERVER)
     _keep(kit, lambda: processes.start_server(kit, settings), detach)
@@ -316,7 +316,7 @@ def _show(office: Office, run: str, as_json: bool, found: dict[str, Any] | None 
     from motifair.ledger.store import open_ledger
 
     with open_ledger(office.ledger, write=False) as ledger:
-        paid = [row for row in balance(ledger) if row["run"] == run]
+        paid = balance(ledger, [run])
     result = read_json(office.run(run) / RESULT)
     rows = [{**row, "accuracy": result["accuracy"].get(row["agent"])} for row in paid]
     if as_json:

@@ -27,6 +27,13 @@ Where = Annotated[
 Run = Annotated[
     Path | None, typer.Option("--run", help="Folder of a run, with its ledger.sqlite in it.")
 ]
+Key = Annotated[
+    Path | None,
+    typer.Option(
+        "--operator-key",
+        help="Public key by which entries must be signed: local/operator.pub of a kit.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 
 
@@ -37,17 +44,19 @@ def verify(
     heads: Annotated[
         Path | None, typer.Option(help="File of the heads that a member was sent and kept.")
     ] = None,
+    operator_key: Key = None,
     as_json: Json = False,
 ) -> None:
     """Compute chain, payoffs and signatures again; exit code 1 names the first row that differs."""
     from motifair.ledger.verify import read_heads, verify_run
 
     kept = {} if heads is None else read_heads(heads)
+    operator = read_operator(operator_key)
     with _open(ledger, run) as opened:
         names = sorted({*opened.runs(), *kept})
         if not names:
             raise MotifairError(f"There is nothing in the ledger {opened.name} yet.")
-        verdicts = [verify_run(opened, name, kept.get(name, ())) for name in names]
+        verdicts = [verify_run(opened, name, kept.get(name, ()), operator) for name in names]
     if as_json:
         typer.echo(json.dumps([verdict.to_json() for verdict in verdicts], indent=2))
     else:
@@ -68,22 +77,27 @@ def export(
     ] = "csv",
     ledger: Where = None,
     run: Run = None,
+    operator_key: Key = None,
 ) -> None:
     """Write all rounds to a file for other programs."""
     from motifair.ledger.export import export as write
 
+    operator = read_operator(operator_key)
     with _open(ledger, run) as opened:
-        write(opened, out, format_)
+        write(opened, out, format_, operator)
     typer.echo(f"Written to {out}")
 
 
 @ledger_app.command()
-def balance(ledger: Where = None, run: Run = None, as_json: Json = False) -> None:
+def balance(
+    ledger: Where = None, run: Run = None, operator_key: Key = None, as_json: Json = False
+) -> None:
     """Show what each member earned, what it paid in penalties, and what is left."""
     from motifair.ledger.export import balance as balances
 
+    operator = read_operator(operator_key)
     with _open(ledger, run) as opened:
-        _print(balances(opened), "Balance", as_json)
+        _print(balances(opened, operator=operator), "Balance", as_json)
 
 
 @ledger_app.command()
@@ -97,6 +111,15 @@ def entries(ledger: Where = None, run: Run = None, as_json: Json = False) -> Non
             typer.echo(json.dumps(to_json(found), indent=2))
         else:
             _print(overview(opened), "Entries", as_json)
+
+
+def read_operator(path: Path | None) -> str:
+    """Read the key by which entries must be signed; '' where none was named."""
+    if path is None:
+        return ""
+    from motifair.ledger.signatures import read_public
+
+    return read_public(path)
 
 
 def _open(ledger: str | None, run: Path | None) -> Ledger:

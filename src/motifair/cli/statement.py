@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from motifair.cli.ledger import Key, read_operator
 from motifair.errors import MotifairError
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def statement(
     name: Annotated[
         str | None, typer.Option(help="Name of the run, where a ledger has several.")
     ] = None,
+    operator_key: Key = None,
     split: Annotated[int, typer.Option(help="Split of a simulated run, from 0.")] = 0,
     round_: Annotated[int | None, typer.Option("--round", help="One round alone.")] = None,
     format_: Annotated[
@@ -54,7 +56,7 @@ def statement(
         raise MotifairError("A PDF is not for the terminal; name a file with --out FILE.")
     if out is not None:
         check_target(out)
-    made = _read(run, ledger, agent, name, split)
+    made = _read(run, ledger, agent, name, split, read_operator(operator_key))
     content = _written(made if round_ is None else made.only(round_), kind, out is None)
     if out is not None:
         write_atomic(out, content)
@@ -92,7 +94,7 @@ def _is_terminal() -> bool:
 
 
 def _read(
-    run: Path | None, ledger: str | None, agent: str, name: str | None, split: int
+    run: Path | None, ledger: str | None, agent: str, name: str | None, split: int, operator: str
 ) -> Statement:
     from motifair.ledger.statement import make_statement
     from motifair.ledger.verify import verify
@@ -108,7 +110,7 @@ def _read(
         assert ledger is not None
         entries, graphs, motifs = read_ledger(ledger, name), {}, {}
         place, folder = ledger, None
-    verdict = verify(entries)
+    verdict = verify(entries, operator=operator)
     if not verdict.fits:
         raise MotifairError(f"A statement needs a ledger that fits. {verdict}")
     return make_statement(

@@ -68,7 +68,7 @@ def _as_agreed(terms: Terms, agreed: Agreed) -> Terms:
 
 
 def _coordinator(terms: Terms, run: str, agreed: Agreed) -> Coordinator:
-    return Coordinator(run, terms, agreed.members)
+    return Coordinator(run, terms, agreed.members, agreed.operator)
 
 
 def _uploads(

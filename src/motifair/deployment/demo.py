@@ -30,6 +30,7 @@ from motifair.graphs.read import Schema
 from motifair.graphs.split import make_split
 from motifair.graphs.tu import write_tu
 from motifair.ledger.entry import Entry
+from motifair.ledger.signatures import public_text
 from motifair.ledger.store import open_ledger
 from motifair.ledger.verify import Verdict, verify
 
@@ -169,8 +170,8 @@ def in_one_process(office: Office) -> list[Entry]:
         state.mkdir()
         write_atomic(state / "seed", (state_of(kit) / "seed").read_text())
         handlers[name] = make_handler(name, settings_of(kit, graphs_of(office, name), state))
-    keys = office.keys()
-    coordinator = Coordinator(RUN, office.terms, keys)
+    operator = public_text(office.operator())
+    coordinator = Coordinator(RUN, office.terms, office.keys(), operator)
     with open_ledger(scratch / "ledger.sqlite", write=True) as ledger:
         Drive(InProcess(handlers), coordinator, ledger, scratch / "run")()
         return list(ledger.entries(RUN))

@@ -14,12 +14,14 @@ from motifair.errors import MotifairError
 from motifair.export.model import save_model
 from motifair.federation.coordinator import Coordinator, Position
 from motifair.federation.drive import Drive, server_model
+from motifair.federation.keys import signer
 from motifair.federation.own import schema_features
 from motifair.federation.privacy import statement
 from motifair.federation.transports import Transport
 from motifair.files import write_atomic
 from motifair.ledger.entry import Entry
 from motifair.ledger.lease import LedgerUnavailable
+from motifair.ledger.signatures import public_text
 from motifair.ledger.store import open_ledger
 
 DRIVER = "motifair.deployment.driver:drive"
@@ -40,8 +42,8 @@ def drive(transport: Transport, where: dict[str, Any]) -> None:
 
 
 def _drive(transport: Transport, office: Office, segment: dict[str, Any]) -> bool:
-    keys, run = office.keys(), segment["run"]
-    coordinator = Coordinator(run, office.terms, keys)
+    run, key = segment["run"], office.operator()
+    coordinator = Coordinator(run, office.terms, office.keys(), public_text(key))
     folder = office.run(run)
 
     def keep(position: Position) -> None:
@@ -49,7 +51,8 @@ def _drive(transport: Transport, office: Office, segment: dict[str, Any]) -> boo
 
     with open_ledger(office.ledger, write=True) as ledger:
         watch = Watch(folder / "times.txt")
-        return Drive(transport, coordinator, ledger, folder, watch, keep)(rounds=segment["rounds"])
+        go_on = Drive(transport, coordinator, ledger, folder, watch, keep, signer(key))
+        return go_on(rounds=segment["rounds"])
 
 
 def _export(coordinator: Coordinator, position: Position, folder: Path) -> None:

@@ -1,6 +1,7 @@
 """The operator's folder: what was agreed on, who was let in, and what came of it.
 
 federation.toml   the terms
+operator.key      by which every entry of the ledger is signed; operator.pub is its public key
 authority/        who can let anybody in
 members/          the certificates of the members
 kits/             startup kits, to be handed out
@@ -14,16 +15,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from motifair.deployment.template import federation_toml, members_toml
 from motifair.errors import MotifairError
-from motifair.federation.keys import certified_key
+from motifair.federation.keys import certified_key, new_key, read_key, write_key
 from motifair.federation.terms import TERMS, Terms, read_terms
 from motifair.files import write_atomic, write_private
 from motifair.graphs.read import Schema
+from motifair.ledger.signatures import public_text
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 OPERATOR = "operator@federation.local"
 SERVER = "server"
+SIGNING, PUBLIC = "operator.key", "operator.pub"
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,23 @@ class Office:
     def keys(self) -> dict[str, str]:
         """The members' public keys."""
         return {n: certified_key(self._certificate(n)) for n in self.terms.members}
+
+    def operator(self) -> RSAPrivateKey:
+        """The key by which the operator signs every entry of the ledger: made once, in no kit.
+
+        It is never replaced by another one, by which no run that began would fit any more.
+        """
+        path, public = self.folder / SIGNING, self.folder / PUBLIC
+        if not path.exists():
+            if public.exists():
+                raise MotifairError(
+                    f"{path}, by which the ledger is signed, is missing; put back a copy of it."
+                )
+            write_key(path, new_key())
+        key = read_key(path)
+        if not public.exists():
+            write_atomic(public, public_text(key))
+        return key
 
     def write_terms(self, name: str, members: Sequence[str], schema: Schema) -> Path:
         """Write a commented `federation.toml`; an existing one stays."""
@@ -122,12 +146,13 @@ class Office:
             raise MotifairError(f"{TERMS} does not name '{name}'; add it to the members first.")
 
     def _register(self, name: str) -> None:
-        """Keep a member's certificate, and give it the terms it agrees to by starting."""
+        """Keep a member's certificate; give it the terms it agrees to, and the operator's key."""
         kit = self.folder / "kits" / name
         certificate = self._certificate(name)
         certificate.parent.mkdir(exist_ok=True)
         write_atomic(certificate, (kit / "startup" / "client.crt").read_bytes())
         write_private(kit / "local" / TERMS, self.members_terms())
+        write_private(kit / "local" / PUBLIC, public_text(self.operator()))
 
     def _certificate(self, name: str) -> Path:
         return self.folder / "members" / f"{name}.crt"

@@ -66,10 +66,12 @@ class Position:
 
 
 class Coordinator:
-    """Serves the members of `terms` in one run; `keys` are their public keys."""
+    """Serves the members of `terms` in one run; `keys` are their public keys, `operator` is the one
+    by which entries are signed, or ''.
+    """
 
-    def __init__(self, run: str, terms: Terms, keys: Mapping[str, str]) -> None:
-        self.run, self.terms, self.keys = run, terms, keys
+    def __init__(self, run: str, terms: Terms, keys: Mapping[str, str], operator: str = "") -> None:
+        self.run, self.terms, self.keys, self.operator = run, terms, keys, operator
         self.verify = verifier(keys)
         self.method = make_method(terms.config)
         self.model = make_model(terms.config, terms.schema)
@@ -78,7 +80,7 @@ class Coordinator:
     @property
     def agreed(self) -> Agreed:
         """The terms as they stand in the ledger."""
-        return self.terms.for_ledger(self.keys)
+        return self.terms.for_ledger(self.keys, self.operator)
 
     def invitations(self) -> dict[str, bytes]:
         """Return the tasks that ask members to join."""

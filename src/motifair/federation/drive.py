@@ -41,6 +41,7 @@ class Drive:
     """All that a run needs on the server's side; `folder` is its own.
 
     `tell` hears of every entry, `keep` of the last position, before the run counts as finished.
+    `sign` signs entries with the key of the coordinator's `operator`.
     """
 
     transport: Transport
@@ -49,6 +50,7 @@ class Drive:
     folder: Path
     tell: Tell = lambda entry: None
     keep: Callable[[Position], None] = lambda position: None
+    sign: Callable[[bytes], bytes] | None = None
 
     @cached_property
     def live(self) -> Live:
@@ -74,6 +76,11 @@ class Drive:
             raise MotifairError(
                 f"The ledger is ahead of {self.folder / POSITION}; "
                 "put back the newest copy of that file, or start a new run."
+            )
+        if accounts.agreed.operator not in ("", self.coordinator.operator):
+            raise MotifairError(
+                f"The terms of run {self.coordinator.run} name another operator's key; put back "
+                "the operator.key with which it began, or start a new run."
             )
         if accounts.agreed != self.coordinator.agreed:
             position = self._change(position)
@@ -176,11 +183,12 @@ class Drive:
         write_json(self.folder / RESULT, result)
 
     def _append(self, entry: Entry) -> None:
-        """Give the ledger an entry; while it is away, wait."""
+        """Give the ledger an entry, signed; while it is away, wait."""
+        written = entry if self.sign is None else entry.signed(self.sign)
         end, pause = time.monotonic() + PATIENCE, 0.2
         while True:
             try:
-                self.ledger.append(entry)
+                self.ledger.append(written)
                 break
             except LedgerUnavailable:
                 if time.monotonic() > end:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from motifair.errors import MotifairError
 from motifair.extras import missing
-from motifair.ledger.signatures import is_signed
+from motifair.files import write_private
+from motifair.ledger.signatures import is_signed, public_text
 
 try:
     from cryptography import x509
@@ -20,7 +21,8 @@ try:
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.serialization import (
         Encoding,
-        PublicFormat,
+        NoEncryption,
+        PrivateFormat,
         load_pem_private_key,
     )
 except ModuleNotFoundError as error:
@@ -28,8 +30,13 @@ except ModuleNotFoundError as error:
 
 
 def new_key() -> RSAPrivateKey:
-    """Make a key, for members that have no certificate: in simulations and tests."""
+    """Make a key for who has no certificate: an operator's ledger, and members in tests."""
     return generate_private_key(65537, 2048)
+
+
+def write_key(path: Path, key: RSAPrivateKey) -> None:
+    """Write a private key that nobody but its owner can read."""
+    write_private(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
 
 
 def read_key(path: Path) -> RSAPrivateKey:
@@ -38,22 +45,16 @@ def read_key(path: Path) -> RSAPrivateKey:
         key = load_pem_private_key(path.read_bytes(), None)
     except (OSError, ValueError, TypeError) as error:
         raise MotifairError(
-            f"{path} is no private key; take the one of the startup kit."
+            f"{path} is no private key; put back the file as it was made."
         ) from error
     if not isinstance(key, RSAPrivateKey):
-        raise MotifairError(f"{path} is no RSA key; take the one of the startup kit.")
+        raise MotifairError(f"{path} is no RSA key; put back the file as it was made.")
     return key
 
 
 def signer(key: RSAPrivateKey) -> Callable[[bytes], bytes]:
     """Return what signs with a key; the same text always gets the same signature."""
     return lambda text: key.sign(text, PKCS1v15(), SHA256())
-
-
-def public_text(key: RSAPrivateKey | RSAPublicKey) -> str:
-    """Return the public key as text."""
-    public = key.public_key() if isinstance(key, RSAPrivateKey) else key
-    return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
 
 def certified_key(certificate: Path) -> str:

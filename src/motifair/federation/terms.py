@@ -95,8 +95,8 @@ class Terms:
         text = json.dumps(agreed, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def for_ledger(self, keys: Mapping[str, str]) -> LedgerTerms:
-        """Return the terms as the ledger holds them, with the members' public keys."""
+    def for_ledger(self, keys: Mapping[str, str], operator: str = "") -> LedgerTerms:
+        """Return the terms as the ledger holds them, with members' and operator's public keys."""
         m = self.money
         return LedgerTerms(
             members={name: keys[name] for name in self.members},
@@ -110,6 +110,7 @@ class Terms:
             method=self.config.method,
             pays="value" if self.pays_by_value else "equal",
             config=self.config.to_json(),
+            operator=operator,
         )
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, Literal
@@ -21,6 +21,7 @@ STATUSES = ("present", "absent", "rejected")
 PAYS = ("value", "equal")
 LARGEST = 2**63 - 1
 LONGEST_REASON = 300
+BESIDE = ("recorded", "signature")  # of an entry: what is stored with it and not hashed
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ class Terms:
     """What the members agreed on: money in whole units of a currency with so many `digits`.
 
     `members` has the public key (PEM) of each, or '' where uploads are not signed. `budget` is for
-    one round. `pays` says how: by value (E5), or the same for everyone present.
+    one round. `pays` says how: by value (E5), or the same for everyone present. `operator` is the
+    public key (PEM) by which entries are signed, '' in simulations and in ledgers of motifair 0.1.
     """
 
     members: dict[str, str]
@@ -42,16 +44,20 @@ class Terms:
     method: str
     pays: Literal["value", "equal"] = "value"
     config: dict[str, Any] = field(default_factory=dict)
+    operator: str = ""
 
     def to_json(self) -> str:
         """Return the text that an entry holds."""
-        return canonical(finite(asdict(self)))
+        content = asdict(self)
+        if not self.operator:
+            del content["operator"]
+        return canonical(finite(content))
 
     @classmethod
     def from_json(cls, text: str) -> Terms:
         """Read the text of an entry; what cannot be terms is a ValueError that says why."""
         try:
-            content = json.loads(text)
+            content = {"operator": ""} | json.loads(text)
             terms = cls(**{f.name: content[f.name] for f in fields(cls)})
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"the terms cannot be read ({error!r})") from None
@@ -62,7 +68,7 @@ class Terms:
     def flaws(self) -> Iterator[str]:
         """Say what makes no sense in them."""
         members = self.members if isinstance(self.members, dict) else {}
-        texts = (self.currency, self.method, *members, *members.values())
+        texts = (self.currency, self.method, self.operator, *members, *members.values())
         if not members or not all(isinstance(text, str) for text in texts):
             yield "the terms need members with their keys, a currency and a method"
         for name in ("budget", "digits", "max_penalty", "max_total_penalty", "rounds", "quorum"):
@@ -122,7 +128,7 @@ class Entry:
     Entries are numbered from 0, rounds from 1. `round` of terms is the number of rounds done
     before them. `budget` is what was there to pay out in the round, with what was carried over from
     rounds that could not be settled. `recorded` is the hash that a store has
-    beside the entry, None outside of one.
+    beside the entry, None outside of one; `signature` the operator's signature of the hash, in hex.
     """
 
     run: str
@@ -135,11 +141,16 @@ class Entry:
     lines: tuple[Line, ...]
     previous: str
     recorded: str | None = field(default=None, compare=False)
+    signature: str = field(default="", compare=False)
 
     @cached_property
     def hash(self) -> str:
         """SHA-256 of everything in the entry, the hash of the one before it included."""
         return _digest(self._content())
+
+    def signed(self, sign: Callable[[bytes], bytes]) -> Entry:
+        """Return the entry with the operator's signature, which covers all entries before it."""
+        return replace(self, signature=sign(self.hash.encode()).hex())
 
     def line_hash(self, line: Line) -> str:
         """SHA-256 of one line in its place: tells which line of an entry was changed."""
@@ -171,11 +182,13 @@ class Entry:
             yield "", "an entry with terms has no lines and pays nothing"
         if self.kind == "round" and self.terms:
             yield "", "a round has no terms of its own"
+        if not re.fullmatch(r"([0-9a-f]{2})*", self.signature):
+            yield "", "the operator's signature is not in hex"
         for line in self.lines:
             yield from ((line.agent, flaw) for flaw in line.flaws())
 
     def _content(self) -> dict[str, Any]:
-        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "recorded"}
+        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in BESIDE}
         return plain | {"lines": [_plain(line) for line in self.lines]}
 
 

@@ -18,6 +18,7 @@ from motifair.extras import require
 from motifair.files import check_target, write_atomic
 from motifair.ledger.accounts import Accounts
 from motifair.ledger.entry import Entry, Line, Terms
+from motifair.ledger.verify import Verification
 
 if TYPE_CHECKING:
     from motifair.ledger.store import Ledger
@@ -54,14 +55,17 @@ def overview(ledger: Ledger) -> list[dict[str, str]]:
     return rows
 
 
-def balance(ledger: Ledger) -> list[dict[str, str]]:
+def balance(
+    ledger: Ledger, runs: Iterable[str] | None = None, operator: str = ""
+) -> list[dict[str, str]]:
     """Return for each member of each run what it earned, what it paid in penalties, and the rest.
 
-    The amounts are exact decimals, as text.
+    The amounts are exact decimals, as text. A run that does not verify, by the public key
+    `operator` where it is given, is refused.
     """
     rows = []
-    for run in ledger.runs():
-        books = _books(ledger, run)
+    for run in ledger.runs() if runs is None else runs:
+        books = _books(ledger, run, ledger.entries(run), operator)
         for agent in sorted(books.earned):
             earned, fined = books.earned[agent], books.fined[agent]
             amounts = {"earned": earned, "penalties": fined, "balance": earned - fined}
@@ -72,19 +76,25 @@ def balance(ledger: Ledger) -> list[dict[str, str]]:
     return rows
 
 
-def to_frame(ledger: Ledger, number: Callable[[str], Any] = Decimal) -> pd.DataFrame:
-    """Return one row for each member and round; values and money are made by `number`."""
+def to_frame(
+    ledger: Ledger, number: Callable[[str], Any] = Decimal, operator: str = ""
+) -> pd.DataFrame:
+    """Return one row for each member and round; values and money are made by `number`.
+
+    A run that does not verify, by the public key `operator` where it is given, is refused.
+    """
     rows = []
     for run in ledger.runs():
-        terms = _books(ledger, run).agreed
-        rows += [_row(e, x, terms, number) for e in ledger.entries(run) for x in e.lines]
+        entries = list(ledger.entries(run))
+        terms = _books(ledger, run, entries, operator).agreed
+        rows += [_row(e, x, terms, number) for e in entries for x in e.lines]
     if not rows:
         raise MotifairError(f"There are no rounds in the ledger {ledger.name} yet.")
     return pd.DataFrame(rows)
 
 
-def export(ledger: Ledger, path: Path, kind: str) -> None:
-    """Write a ledger as CSV, Parquet (the rows of `to_frame`) or JSON (the entries)."""
+def export(ledger: Ledger, path: Path, kind: str, operator: str = "") -> None:
+    """Write a ledger as CSV, Parquet (the rows of `to_frame`) or JSON (the entries as they are)."""
     if kind not in FORMATS:
         raise MotifairError(f"There is no format {kind}; there are {', '.join(FORMATS)}.")
     check_target(path)
@@ -95,15 +105,15 @@ def export(ledger: Ledger, path: Path, kind: str) -> None:
         write_atomic(path, json.dumps(to_json(entries), indent=1) + "\n")
         return
     if kind == "csv":
-        write_atomic(path, to_frame(ledger, str).to_csv(index=False))
+        write_atomic(path, to_frame(ledger, str, operator).to_csv(index=False))
     else:
-        frame = to_frame(ledger)
+        frame = to_frame(ledger, operator=operator)
         write_atomic(path, lambda temporary: frame.to_parquet(temporary, index=False))
 
 
 def to_json(entries: Iterable[Entry]) -> list[dict[str, Any]]:
-    """Return entries as they are hashed, each with its hash."""
-    return [{"hash": entry.hash, **json.loads(entry.to_json())} for entry in entries]
+    """Return entries as they are hashed, each with its hash and the operator's signature of it."""
+    return [{"hash": e.hash, "signature": e.signature, **json.loads(e.to_json())} for e in entries]
 
 
 def _row(entry: Entry, line: Line, terms: Terms, number: Callable[[str], Any]) -> dict[str, Any]:
@@ -128,16 +138,21 @@ def _row(entry: Entry, line: Line, terms: Terms, number: Callable[[str], Any]) -
         "upload": line.upload,
         "signature": line.signature,
         "hash": entry.hash,
+        "entry_signature": entry.signature,
     }
 
 
-def _books(ledger: Ledger, run: str) -> Accounts:
-    try:
-        books = Accounts.of(run, ledger.entries(run))
-        books.agreed  # noqa: B018 - is there something to count in?
-    except ValueError as error:
+def _books(ledger: Ledger, run: str, entries: Iterable[Entry], operator: str) -> Accounts:
+    """Keep the books over entries, each of which is verified first."""
+    verification = Verification(run, operator=operator)
+    for entry in entries:
+        if not verification.take(entry):
+            break
+    found = verification.verdict.finding
+    if found or not verification.books.entries:
+        where = found or "it has no entries"
         raise MotifairError(
-            f"Run {run} in the ledger {ledger.name} is damaged ({error}). "
-            "`motifair ledger verify` says where."
-        ) from None
-    return books
+            f"Run {run} in the ledger {ledger.name} does not fit ({where}), so nothing can be paid "
+            "by it. Check it with: motifair ledger verify."
+        )
+    return verification.books

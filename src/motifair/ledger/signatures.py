@@ -1,4 +1,4 @@
-"""Signatures of uploads: RSA with SHA-256, checked against the public keys that the terms hold.
+"""Signatures of uploads and entries: RSA with SHA-256, checked by public keys in the terms.
 
 Apart from the rest of the ledger because it needs `cryptography`, which simulations do without.
 """
@@ -6,15 +6,21 @@ Apart from the rest of the ledger because it needs `cryptography`, which simulat
 from __future__ import annotations
 
 from functools import lru_cache
+from pathlib import Path
 
+from motifair.errors import MotifairError
 from motifair.extras import missing
 
 try:
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
-    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
     from cryptography.hazmat.primitives.hashes import SHA256
-    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        PublicFormat,
+        load_pem_public_key,
+    )
 except ModuleNotFoundError as error:
     raise missing("ledger", "A signature", error.name) from error
 
@@ -34,6 +40,22 @@ def is_key(pem: str) -> bool:
         return bool(_key(pem))
     except ValueError:
         return False
+
+
+def public_text(key: RSAPrivateKey | RSAPublicKey) -> str:
+    """Return the public key as text (PEM)."""
+    public = key.public_key() if isinstance(key, RSAPrivateKey) else key
+    return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+
+def read_public(path: Path) -> str:
+    """Read an operator's public key as the terms hold it."""
+    try:
+        return public_text(_key(path.read_text()))
+    except (OSError, ValueError) as error:
+        raise MotifairError(
+            f"{path} is no public key of an operator; take local/operator.pub of a member's kit."
+        ) from error
 
 
 @lru_cache(maxsize=4096)

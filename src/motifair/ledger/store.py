@@ -28,7 +28,7 @@ METADATA = sa.MetaData()
 ENTRIES = sa.Table(
     "entries",
     METADATA,
-    *(sa.Column(n, sa.Text) for n in ("run", "kind", "terms", "previous", "hash")),
+    *(sa.Column(n, sa.Text) for n in ("run", "kind", "terms", "previous", "hash", "signature")),
     *(sa.Column(n, WHOLE) for n in ("number", "round", "settled", "budget")),
 )
 LINES = sa.Table(
@@ -56,8 +56,13 @@ POSTGRES_OPTIONS = {
 class Ledger:
     """A ledger that is open; `with` closes it. Made by `open_ledger`."""
 
-    def __init__(self, engine: Engine, name: str, *, write: bool) -> None:
+    def __init__(self, engine: Engine, name: str, revision: str, *, write: bool) -> None:
         self.engine, self.name, self.write = engine, name, write
+        # Without signatures in it, a ledger of motifair 0.1 can still be read.
+        unsigned = sa.literal("").label("signature")
+        self._columns = [
+            unsigned if revision == "001" and c is ENTRIES.c.signature else c for c in ENTRIES.c
+        ]
         self._leases: dict[str, Lease] = {}
 
     def __enter__(self) -> Ledger:
@@ -133,7 +138,7 @@ class Ledger:
         """
         both = (ENTRIES.c.run == LINES.c.run) & (ENTRIES.c.number == LINES.c.number)
         wanted = (
-            sa.select(ENTRIES, *(c.label(f"line_{c.name}") for c in LINES.c))
+            sa.select(*self._columns, *(c.label(f"line_{c.name}") for c in LINES.c))
             .join_from(ENTRIES, LINES, both, isouter=True)
             .where(ENTRIES.c.run == run, ENTRIES.c.number > after)
             .order_by(ENTRIES.c.number)
@@ -191,16 +196,16 @@ def open_ledger(where: str | Path, *, write: bool) -> Ledger:
         with engine.execution_options(writes=write).begin() as connection:
             if write:
                 _alone(connection)
-                migrations.upgrade(connection, name)
+                revision = migrations.upgrade(connection, name)
             else:
-                migrations.check(connection, name)
+                revision = migrations.check(connection, name)
     except exc.DBAPIError as error:
         engine.dispose()
         raise explained(name, error) from error
     except MotifairError:
         engine.dispose()
         raise
-    return Ledger(engine, name, write=write)
+    return Ledger(engine, name, revision, write=write)
 
 
 def _url(where: str | Path) -> URL:

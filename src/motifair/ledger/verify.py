@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
+from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from motifair.ledger.store import Ledger
 
 Head = tuple[int, str]
+NOT_SIGNED = "it is not signed by the operator"
 
 
 @dataclass(frozen=True)
@@ -36,13 +38,17 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What verification found: how far the entries fit, and the first one that does not."""
+    """What verification found: how far the entries fit, and the first one that does not.
+
+    `notes` say how much that is worth where all fit: by whose key entries are signed.
+    """
 
     run: str
     entries: int
     rounds: int
     head: str
     finding: Finding | None = None
+    notes: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def fits(self) -> bool:
@@ -52,9 +58,8 @@ class Verdict:
     def __str__(self) -> str:
         if self.finding is not None:
             return f"{self.run}: {self.finding}"
-        return (
-            f"{self.run}: {self.entries} entries, {self.rounds} rounds, all fit; head {self.head}"
-        )
+        fit = f"{self.entries} entries, {self.rounds} rounds, all fit; head {self.head}"
+        return "\n".join(f"{self.run}: {words}" for words in (fit, *self.notes))
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -70,11 +75,14 @@ class Verification:
     """Follows the chain of one run entry by entry, and makes every entry again.
 
     `heads` are (number, hash) that a member kept: they show when a whole chain was written anew, or
-    cut off at its end.
+    cut off at its end. `operator` is the public key by which entries must be signed; '' takes the
+    one that the terms name first.
     """
 
-    def __init__(self, run: str, heads: Iterable[Head] = ()) -> None:
+    def __init__(self, run: str, heads: Iterable[Head] = (), operator: str = "") -> None:
         self.kept = dict(_agreed(heads))
+        self.operator = operator
+        self.signed_from = 0
         self.books = Accounts(run)
         self.finding: Finding | None = None
 
@@ -88,11 +96,14 @@ class Verification:
             return False
         try:
             _check(entry, books, self.kept)
+            _check_operator(entry, books, self.operator)
             books.add(entry)
         except _Misfit as misfit:
             self.finding = Finding(entry.number, entry.round, misfit.agent, misfit.what)
             return False
         self.kept.pop(entry.number, None)
+        if not books.agreed.operator:
+            self.signed_from = books.entries
         return True
 
     @property
@@ -103,29 +114,48 @@ class Verification:
         if finding is None and missing is not None:
             what = f"is missing: a member kept its hash {self.kept[missing][:16]}"
             finding = Finding(missing, None, "", what)
-        return Verdict(books.run, books.entries, books.round, books.head, finding)
+        if finding is None and self.operator and books.entries == self.signed_from > 0:
+            finding = Finding(0, 0, "", NOT_SIGNED)
+        notes = () if finding or not books.entries else tuple(self._notes())
+        return Verdict(books.run, books.entries, books.round, books.head, finding, notes)
+
+    def _notes(self) -> Iterator[str]:
+        key, first = self.books.agreed.operator, self.signed_from
+        if not key:
+            yield "entries are not signed by an operator: the terms name no key of one"
+            return
+        if first:
+            yield f"entries before {first} have no signature; that of entry {first} covers them"
+        digest = sha256(key.encode()).hexdigest()
+        if self.operator:
+            yield f"signed by the operator's key {digest}"
+        else:
+            yield (
+                f"signed by the key {digest} that the ledger itself names; whether it is the "
+                "operator's, --operator-key tells"
+            )
 
 
-def verify(entries: Iterable[Entry], heads: Iterable[Head] = ()) -> Verdict:
+def verify(entries: Iterable[Entry], heads: Iterable[Head] = (), operator: str = "") -> Verdict:
     """Follow the chain of one run and make every entry again from its recorded values."""
     rest = iter(entries)
     first = next(rest, None)
-    verification = Verification("" if first is None else first.run, heads)
+    verification = Verification("" if first is None else first.run, heads, operator)
     for entry in chain(() if first is None else (first,), rest):
         if not verification.take(entry):
             break
     return verification.verdict
 
 
-def verify_run(ledger: Ledger, run: str, heads: Iterable[Head] = ()) -> Verdict:
+def verify_run(ledger: Ledger, run: str, heads: Iterable[Head] = (), operator: str = "") -> Verdict:
     """Verify one run of a ledger, lines without an entry included."""
-    verdict = verify(ledger.entries(run), heads)
+    verdict = verify(ledger.entries(run), heads, operator)
     found = verdict.finding
     if found is None:
         for number, agent in ledger.strays(run):
             found = Finding(number, None, agent, "the entry of this line is missing")
             break
-    return Verdict(run, verdict.entries, verdict.rounds, verdict.head, found)
+    return replace(verdict, run=run, finding=found)
 
 
 def _agreed(heads: Iterable[Head]) -> Iterator[Head]:
@@ -203,6 +233,20 @@ def _check_round(entry: Entry, books: Accounts) -> None:
     for line, owed in zip(entry.lines, due.lines, strict=True):
         _compare("compensation", line.compensation, owed.compensation, line.agent)
         _compare("payoff", line.payoff, owed.payoff, line.agent)
+
+
+def _check_operator(entry: Entry, books: Accounts, expected: str) -> None:
+    """From the terms on that name an operator's key, every entry is signed by it and no other."""
+    before = books.terms.operator if books.terms else ""
+    named = Terms.from_json(entry.terms).operator if entry.kind == "terms" else before
+    if before and named != before:
+        raise _Misfit("the terms name another operator's key than those before")
+    if not named:
+        return
+    if expected and named != expected:
+        raise _Misfit("the terms name another operator's key than the one that was given")
+    if not _is_signed(named, entry.signature, entry.hash.encode()):
+        raise _Misfit(NOT_SIGNED)
 
 
 def _compare(name: str, found: Any, due: Any, agent: str = "") -> None:

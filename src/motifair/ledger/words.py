@@ -52,9 +52,9 @@ def how_to_verify(
     about = f"--name {shlex.quote(run)} --agent {shlex.quote(agent)}"
     return (
         (
-            f"motifair ledger verify --ledger {where} --heads HEADS",
+            f"motifair ledger verify --ledger {where} --heads HEADS --operator-key KEY",
             "Computes chain, payoffs and signatures again. HEADS is the file of heads that your "
-            "agent kept; the head must be the one below.",
+            "agent kept, KEY is local/operator.pub of your kit; the head must be the one below.",
         ),
         (
             f"motifair ledger audit --folder {place} --run {shlex.quote(run)}",

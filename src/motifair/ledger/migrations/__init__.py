@@ -8,31 +8,46 @@ from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
+from sqlalchemy.exc import ProgrammingError
 
 from motifair.errors import MotifairError
 
+READABLE = ("001",)  # older tables that can be read as they are
 
-def upgrade(connection: Connection, name: str) -> None:
-    """Bring the tables up to date, in the caller's transaction."""
+
+def upgrade(connection: Connection, name: str) -> str:
+    """Bring the tables up to date, in the caller's transaction; return their revision."""
     context = MigrationContext.configure(connection)
     steps = _steps()
-    ahead = _ahead(steps, context.get_current_revision(), name)
-    with Operations.context(context):
-        for revision in ahead:
-            steps.get_revision(revision).module.upgrade()
-            context.stamp(steps, revision)
+    current = context.get_current_revision()
+    ahead = _ahead(steps, current, name)
+    try:
+        with Operations.context(context):
+            for revision in ahead:
+                steps.get_revision(revision).module.upgrade()
+                context.stamp(steps, revision)
+    except ProgrammingError as error:
+        if current is None:
+            raise
+        raise MotifairError(
+            f"The ledger {name} was made by an older motifair (schema {current}), and this user of "
+            "the database may not change its tables. Start the run once with the URL of the owner "
+            "of the tables in federation.toml, which brings it up to date."
+        ) from error
+    return str(steps.get_current_head())
 
 
-def check(connection: Connection, name: str) -> None:
-    """Refuse tables that this version cannot read."""
+def check(connection: Connection, name: str) -> str:
+    """Refuse tables that this version cannot read; return their revision."""
     current = MigrationContext.configure(connection).get_current_revision()
     if current is None:
         raise MotifairError(f"There is no ledger in {name}. Check the name.")
-    if _ahead(_steps(), current, name):
+    if _ahead(_steps(), current, name) and current not in READABLE:
         raise MotifairError(
             f"The ledger {name} was made by an older motifair (schema {current}). "
             "Start its server once with this version, which brings it up to date."
         )
+    return current
 
 
 def _steps() -> ScriptDirectory:
