@@ -93,6 +93,27 @@ def test_heads_show_what_is_missing_even_a_whole_run(tmp_path: Path) -> None:
         assert words in result.output
 
 
+def test_it_is_said_how_far_heads_reach(tmp_path: Path) -> None:
+    place, entries = str(tmp_path / "ledger.sqlite"), make_run(5)
+    write(place, entries)
+    write(place, make_run(1, run="other"))
+    heads = tmp_path / "heads"
+    nothing = "there is no head of this run in the file: nothing was compared with it\n"
+    for kept, words in (
+        (entries[:3], "the heads reach entry 2 of 5; 3 later entries were compared with nothing\n"),
+        (entries[4:5], "the heads reach entry 4 of 5; 1 later entry was compared with nothing\n"),
+        (entries, "the heads reach entry 5 of 5\n"),
+        ([], nothing),
+    ):
+        heads.write_text("".join(head_line(RUN, e.number, e.hash) for e in kept))
+        printed = said("verify", "--ledger", place, "--heads", str(heads))
+        assert f"{RUN}: {words}" in printed
+        assert f"other: {nothing}" in printed
+        found = json.loads(said("verify", "--ledger", place, "--heads", str(heads), "--json"))
+        assert found[0]["notes"][0] == words.strip()
+    assert "head of this run" not in said("verify", "--ledger", place)
+
+
 def test_mistakes_end_in_a_sentence(tmp_path: Path) -> None:
     place = str(tmp_path / "ledger.sqlite")
     assert "Name one ledger" in refused("verify")

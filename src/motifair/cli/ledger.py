@@ -50,13 +50,16 @@ def verify(
     """Compute chain, payoffs and signatures again; exit code 1 names the first row that differs."""
     from motifair.ledger.verify import read_heads, verify_run
 
-    kept = {} if heads is None else read_heads(heads)
+    kept = None if heads is None else read_heads(heads)
     operator = read_operator(operator_key)
     with _open(ledger, run) as opened:
-        names = sorted({*opened.runs(), *kept})
+        names = sorted({*opened.runs(), *(kept or {})})
         if not names:
             raise MotifairError(f"There is nothing in the ledger {opened.name} yet.")
-        verdicts = [verify_run(opened, name, kept.get(name, ()), operator) for name in names]
+        verdicts = [
+            verify_run(opened, name, None if kept is None else kept.get(name, ()), operator)
+            for name in names
+        ]
     if as_json:
         typer.echo(json.dumps([verdict.to_json() for verdict in verdicts], indent=2))
     else:

@@ -40,7 +40,8 @@ class Finding:
 class Verdict:
     """What verification found: how far the entries fit, and the first one that does not.
 
-    `notes` say how much that is worth where all fit: by whose key entries are signed.
+    `notes` say how much that is worth where all fit: by whose key entries are signed, and how many
+    were compared with the heads that a member kept.
     """
 
     run: str
@@ -75,12 +76,13 @@ class Verification:
     """Follows the chain of one run entry by entry, and makes every entry again.
 
     `heads` are (number, hash) that a member kept: they show when a whole chain was written anew, or
-    cut off at its end. `operator` is the public key by which entries must be signed; '' takes the
-    one that the terms name first.
+    cut off at its end; None where there is no file of them. `operator` is the public key by which
+    entries must be signed; '' takes the one that the terms name first.
     """
 
-    def __init__(self, run: str, heads: Iterable[Head] = (), operator: str = "") -> None:
-        self.kept = dict(_agreed(heads))
+    def __init__(self, run: str, heads: Iterable[Head] | None = None, operator: str = "") -> None:
+        self.kept = dict(_agreed(heads or ()))
+        self.reach = None if heads is None else max(self.kept, default=-1)
         self.operator = operator
         self.signed_from = 0
         self.books = Accounts(run)
@@ -120,6 +122,20 @@ class Verification:
         return Verdict(books.run, books.entries, books.round, books.head, finding, notes)
 
     def _notes(self) -> Iterator[str]:
+        yield from self._about_heads()
+        yield from self._about_signatures()
+
+    def _about_heads(self) -> Iterator[str]:
+        last = self.books.entries - 1
+        if self.reach == -1:
+            yield "there is no head of this run in the file: nothing was compared with it"
+        elif self.reach is not None:
+            later = last - self.reach
+            many = "1 later entry was" if later == 1 else f"{later} later entries were"
+            rest = f"; {many} compared with nothing" if later else ""
+            yield f"the heads reach entry {self.reach} of {last}{rest}"
+
+    def _about_signatures(self) -> Iterator[str]:
         key, first = self.books.agreed.operator, self.signed_from
         if not key:
             yield "entries are not signed by an operator: the terms name no key of one"
@@ -136,7 +152,9 @@ class Verification:
             )
 
 
-def verify(entries: Iterable[Entry], heads: Iterable[Head] = (), operator: str = "") -> Verdict:
+def verify(
+    entries: Iterable[Entry], heads: Iterable[Head] | None = None, operator: str = ""
+) -> Verdict:
     """Follow the chain of one run and make every entry again from its recorded values."""
     rest = iter(entries)
     first = next(rest, None)
@@ -147,7 +165,9 @@ def verify(entries: Iterable[Entry], heads: Iterable[Head] = (), operator: str =
     return verification.verdict
 
 
-def verify_run(ledger: Ledger, run: str, heads: Iterable[Head] = (), operator: str = "") -> Verdict:
+def verify_run(
+    ledger: Ledger, run: str, heads: Iterable[Head] | None = None, operator: str = ""
+) -> Verdict:
     """Verify one run of a ledger, lines without an entry included."""
     verdict = verify(ledger.entries(run), heads, operator)
     found = verdict.finding
@@ -155,7 +175,7 @@ def verify_run(ledger: Ledger, run: str, heads: Iterable[Head] = (), operator: s
         for number, agent in ledger.strays(run):
             found = Finding(number, None, agent, "the entry of this line is missing")
             break
-    return replace(verdict, run=run, finding=found)
+    return replace(verdict, run=run, finding=found, notes=() if found else verdict.notes)
 
 
 def _agreed(heads: Iterable[Head]) -> Iterator[Head]:
