@@ -7,11 +7,13 @@ of the project need, and theirs.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import tomllib
 import venv
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -40,6 +42,24 @@ def closure(requirements: list[str]) -> set[str]:
     return {name for name, _ in found}
 
 
+# Several commands in one process: to import torch takes longer than any of them.
+COMMANDS = """
+import json, sys
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
+from motifair.cli import main
+
+for words in json.loads(sys.argv[1]):
+    sys.argv, code = ["motifair", *words], 0
+    with redirect_stdout(StringIO()) as printed, redirect_stderr(printed):
+        try:
+            main()
+        except SystemExit as ended:
+            code = ended.code
+    print(json.dumps([code or 0, printed.getvalue()]), flush=True)
+"""
+
+
 @dataclass(frozen=True)
 class Bare:
     """The environment, and the folder where its commands run."""
@@ -64,6 +84,12 @@ class Bare:
             text=True,
             timeout=600,
         )
+
+    def commands(self, commands: Sequence[Sequence[str]]) -> list[tuple[int, str]]:
+        """Run `motifair` commands; return the exit code of each, and what it printed."""
+        ended = self.run("-c", COMMANDS, json.dumps(commands))
+        assert ended.returncode == 0, ended.stderr
+        return [tuple(json.loads(line)) for line in ended.stdout.splitlines()]
 
 
 def make_bare(folder: Path) -> Bare:
