@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -77,7 +78,7 @@ def members_toml(given: Mapping[str, Any]) -> str:
     for section, values in given.items():
         own = OPERATORS_OWN.get(section, frozenset())
         lines += ["", f"[{section}]"]
-        lines += [f"{_value(k)} = {_value(v)}" for k, v in values.items() if k not in own]
+        lines += [f"{_key(k)} = {_value(v)}" for k, v in values.items() if k not in own]
     return "\n".join(lines) + "\n"
 
 
@@ -85,7 +86,7 @@ def _value(value: Any) -> str:
     """Write a value as TOML.
 
     >>> print(_value([1, 2.5, float("inf"), True, "a\\n\\x7f", {"b": "ü"}]))
-    [1, 2.5, inf, true, "a\\n\\u007f", {"b" = "ü"}]
+    [1, 2.5, inf, true, "a\\n\\u007f", {b = "ü"}]
     """
     if isinstance(value, bool):
         return str(value).lower()
@@ -94,5 +95,10 @@ def _value(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_value, value))}]"
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_value(k)} = {_value(v)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join(f"{_key(k)} = {_value(v)}" for k, v in value.items()) + "}"
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _key(name: str) -> str:
+    """Write a name as TOML, in quotes only where it needs them."""
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _value(name)
