@@ -29,9 +29,8 @@ def write_atomic(path: Path, content: bytes | str | Callable[[Path], None]) -> N
         _flush(temporary)
         temporary.replace(path)
     except OSError as error:
-        with suppress(
-            OSError
-        ):  # under a file there is nothing to remove, and that is an error, too
+        # Under a file there is nothing to remove, and that is an error, too.
+        with suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise MotifairError(
             f"{path} cannot be written ({error.strerror}); make room on the disk, or check who may "

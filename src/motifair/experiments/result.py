@@ -161,7 +161,7 @@ class Result:
 
     @property
     def inputs(self) -> Mapping[str, Sequence[str]]:
-        """What of the graphs the run `uses` and what it `ignores`; empty for runs of 0.1."""
+        """What of the graphs the run `uses` and what it `ignores`."""
         inputs: Mapping[str, Sequence[str]] = self.environment.get("inputs", {})
         return inputs
 
