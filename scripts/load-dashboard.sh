@@ -14,10 +14,10 @@ export OMP_NUM_THREADS=1
 cat > "$folder/writer.py" <<'PY'
 import sys, time
 from random import Random
-from motifair.federation.live import Live
-from motifair.ledger.accounts import Accounts
-from motifair.ledger.entry import Line, Terms
-from motifair.ledger.store import open_ledger
+from motifair.consortium.live import Live
+from motifair.statements.accounts import Accounts
+from motifair.statements.entry import Line, Terms
+from motifair.consortium.store.ledger import open_ledger
 from pathlib import Path
 
 folder, names, random = Path(sys.argv[1]), [f"agent-{k:02}" for k in range(10)], Random(1)

@@ -9,7 +9,7 @@ trap 'rm -f "$log"' EXIT
 rm -f .coverage .coverage-*
 
 COVERAGE_FILE=.coverage-federation "$bin/python" -m pytest --cov --cov-report= \
-  -m federation tests/transports tests/deployment >"$log" 2>&1 &
+  -m federation tests/consortium >"$log" 2>&1 &
 federation=$!
 status=0
 COVERAGE_FILE=.coverage-rest "$bin/python" -m pytest --cov --cov-report= \

@@ -14,11 +14,11 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generat
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from motifair.ledger.accounts import Accounts
-from motifair.ledger.entry import Entry, Line, Terms
-from motifair.ledger.store import open_ledger
-from motifair.ledger.verify import signed_message
+from motifair.consortium.store.ledger import open_ledger
 from motifair.mechanism.settlement import PICO
+from motifair.statements.accounts import Accounts
+from motifair.statements.entry import Entry, Line, Terms
+from motifair.statements.verification import signed_message
 
 RUN = "bank-run"
 NAMES = ("bank-a", "bank-b", "bank-c", "bank-d")

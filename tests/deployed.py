@@ -13,23 +13,23 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
+from motifair.consortium.agent import Kept, Site, _read
+from motifair.consortium.checkpoint import load_position
+from motifair.consortium.coordinator import Coordinator, Position
+from motifair.consortium.keys import new_key, signer
+from motifair.consortium.member_data import prepare_own
+from motifair.consortium.rounds import POSITION, Drive
+from motifair.consortium.store.ledger import open_ledger
+from motifair.consortium.terms import Terms, make_terms
+from motifair.consortium.transports.inprocess import InProcess
+from motifair.consortium.wire import Download, Upload, digest, seal, unseal
 from motifair.errors import MotifairError
-from motifair.federation.coordinator import Coordinator, Position
-from motifair.federation.drive import POSITION, Drive
-from motifair.federation.keys import new_key, signer
-from motifair.federation.own import prepare_own
-from motifair.federation.positions import load_position
-from motifair.federation.records import Download, Upload, digest, seal, unseal
-from motifair.federation.site import Kept, Site, _read
-from motifair.federation.terms import Terms, make_terms
-from motifair.federation.transports.inprocess import InProcess
 from motifair.graphs.graph_set import GraphSet
 from motifair.graphs.planted import planted
 from motifair.graphs.read import Schema
-from motifair.ledger.entry import Entry, Line
-from motifair.ledger.signatures import public_text
-from motifair.ledger.store import open_ledger
-from motifair.ledger.verify import signed_message
+from motifair.statements.entry import Entry, Line
+from motifair.statements.signatures import public_text
+from motifair.statements.verification import signed_message
 
 NAMES = ("bank-a", "bank-b", "bank-c", "bank-d")
 SEEDS = {name: 100 + k for k, name in enumerate(NAMES)}

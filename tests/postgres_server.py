@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
 from pathlib import Path
 from uuid import uuid4
 
+import psutil
 import pytest
 import sqlalchemy as sa
 
@@ -41,24 +41,26 @@ class Postgres:
     def start(self) -> None:
         # Without fsync a killed server loses nothing, only a machine that loses its power does.
         options = f"-c listen_addresses='' -c unix_socket_directories='{self.folder}' -c fsync=off"
-        for attempt in range(20):  # what is left of a killed server may still be going
-            try:
-                self._call("pg_ctl", "-D", "data", "-w", "-l", "log", "-o", options, "start")
-                return
-            except subprocess.CalledProcessError:
-                if attempt == 19:
-                    raise
-                time.sleep(0.3)
+        self._call("pg_ctl", "-D", "data", "-w", "-l", "log", "-o", options, "start")
 
     def kill(self) -> None:
-        """Kill -9, and wait until nobody answers any more."""
-        pid = int((self.folder / "data" / "postmaster.pid").read_text().split()[0])
-        os.kill(pid, signal.SIGKILL)
-        while Path(f"/proc/{pid}").exists() and "Z" not in _state(pid):
+        """Kill -9, and wait until the server and its backends are gone.
+
+        The lock files with its process id go, too: a killed process that nobody waits for stays a
+        zombie, which the next start would take for a server that is running.
+        """
+        locks = [self.folder / "data" / "postmaster.pid", *self.folder.glob(".s.PGSQL.*.lock")]
+        server = psutil.Process(int(locks[0].read_text().split()[0]))
+        backends = server.children()
+        server.kill()
+        while any(_is_alive(process) for process in (server, *backends)):
             time.sleep(0.05)
+        for lock in locks:
+            lock.unlink()
 
     def stop(self) -> None:
-        self._call("pg_ctl", "-D", "data", "-m", "immediate", "stop")
+        if (self.folder / "data" / "postmaster.pid").exists():
+            self._call("pg_ctl", "-D", "data", "-m", "immediate", "stop")
         shutil.rmtree(self.folder)
 
     def url(self, database: str) -> str:
@@ -91,5 +93,8 @@ class Postgres:
         return "postgres" if "postgres" in known else "nobody"
 
 
-def _state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False

@@ -124,7 +124,7 @@ def test_with_the_extra_of_a_ledger_alone_a_federation_names_its_own(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("motifair.extras.find_spec", lambda name: None if name == "nvflare" else 1)
-    monkeypatch.delitem(sys.modules, "motifair.federation.transports.nvflare", raising=False)
+    monkeypatch.delitem(sys.modules, "motifair.consortium.transports.nvflare", raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["motifair", "federation", *command.split(), "--debug"])
     with pytest.raises(

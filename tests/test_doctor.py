@@ -13,9 +13,9 @@ import torch
 
 from motifair import doctor, kernels
 from motifair.cli import main
+from motifair.consortium.store.ledger import open_ledger
 from motifair.doctor import Check, examine
 from motifair.extras import install
-from motifair.ledger.store import open_ledger
 
 
 @pytest.fixture(autouse=True)

@@ -276,7 +276,7 @@ def _clock() -> Iterator[Check]:
 
 def _ledger(where: str) -> Iterator[Check]:
     """Open a ledger for reading, which compares its schema."""
-    from motifair.ledger.store import open_ledger
+    from motifair.consortium.store.ledger import open_ledger
 
     with open_ledger(where, write=False) as ledger:
         runs = ledger.runs()

@@ -18,10 +18,10 @@ import pytest
 from typer.testing import CliRunner
 
 from motifair.cli.app import app
+from motifair.consortium.store.ledger import open_ledger
 from motifair.errors import MotifairError
-from motifair.ledger.accounts import Accounts
-from motifair.ledger.entry import Terms
-from motifair.ledger.store import open_ledger
+from motifair.statements.accounts import Accounts
+from motifair.statements.entry import Terms
 
 
 @pytest.fixture
@@ -115,14 +115,14 @@ def test_without_the_extra_the_fix_is_named() -> None:
     code = (
         "import importlib.util as u; find = u.find_spec\n"
         "u.find_spec = lambda name, *a: None if name == 'fastapi' else find(name, *a)\n"
-        "import motifair.web"
+        "import motifair.consortium.dashboard"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "pip install 'motifair[web]'" in found.stderr
 
 
 def test_an_answer_does_not_wait_for_an_acknowledgement() -> None:
-    from motifair.web.serve import _listen
+    from motifair.consortium.dashboard.serve import _listen
 
     with _listen("127.0.0.1", 0) as listening:
         assert listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -13,8 +13,8 @@ from typer.testing import CliRunner, Result
 
 import motifair
 from motifair.cli.statement import statement
+from motifair.consortium.store.ledger import open_ledger
 from motifair.errors import MotifairError
-from motifair.ledger.store import open_ledger
 
 APP = typer.Typer()
 APP.command()(statement)

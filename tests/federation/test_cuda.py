@@ -7,8 +7,8 @@ import torch
 from worlds import CPU, small_config, small_split
 
 from motifair.config import Config
+from motifair.federation.cuda_graph import Rounds
 from motifair.federation.members import Members, prepare
-from motifair.federation.replay import Rounds
 from motifair.federation.server import Record
 from motifair.federation.simulation import Simulation
 from motifair.federation.state import FederationState

@@ -12,10 +12,10 @@ import torch
 from deployed import NAMES, World, away, terms_of
 from worlds import CPU, simulate, small_config, small_split
 
-from motifair.federation import replay
+from motifair.consortium.wire import Download, unseal
+from motifair.federation import cuda_graph
 from motifair.federation.agents import AgentsState, own_seed
 from motifair.federation.members import prepare
-from motifair.federation.records import Download, unseal
 from motifair.federation.simulation import Simulation
 from motifair.federation.state import (
     FederationState,
@@ -208,9 +208,9 @@ def test_a_state_is_copied_and_overwritten_with_all_that_is_in_it(own_weight: fl
     """As it is for rounds that are recorded on a GPU."""
     config = small_config(rounds=2, own_weight=own_weight)
     _, states, _ = simulate(config, small_split(config))
-    copy = replay._clone(states[0])
+    copy = cuda_graph._clone(states[0])
     assert_same(copy.agents, states[0].agents)
-    replay._copy(copy, states[2])
+    cuda_graph._copy(copy, states[2])
     assert_same(copy.agents, states[2].agents)
     assert torch.equal(copy.server.alignment, states[2].server.alignment)
     assert copy.agents.weights.data_ptr() != states[2].agents.weights.data_ptr()

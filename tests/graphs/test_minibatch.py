@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from torch import Tensor
 
-from motifair.bags import BagSum
+from motifair.bag_sum import BagSum
 from motifair.graphs.batch import Batch, Shard, collate, make_shard
 from motifair.graphs.features import fit_features, structure_inputs
 from motifair.graphs.minibatch import Stack

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from scipy.linalg import block_diag
 
-from motifair.bags import BagSum
+from motifair.bag_sum import BagSum
 from motifair.graphs.batch import Shard, collate, make_shard
 from motifair.graphs.features import Features, fit_features
 from motifair.graphs.graph_set import GraphSet

@@ -13,7 +13,7 @@ from scipy import sparse
 from torch import Tensor
 from value_strategies import values
 
-from motifair.bags import BagSum
+from motifair.bag_sum import BagSum
 from motifair.motifs.prototypes import global_prototypes, prototype_distance
 
 SIZE = 3

@@ -21,9 +21,9 @@ from motifair.config import make_config
 from motifair.errors import MotifairError
 from motifair.federation.members import own_vocabulary, prepare
 from motifair.federation.simulation import Simulation
+from motifair.graphs.cache import Last
 from motifair.graphs.features import motif_labels
 from motifair.graphs.graph_set import GraphSet
-from motifair.graphs.last import Last
 from motifair.graphs.perturb import rewire, wire_anew
 from motifair.graphs.planted import planted
 from motifair.motifs import chance

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from motifair.config import make_config
-from motifair.experiments.books import entries_of
 from motifair.experiments.result import Result, SplitResult
+from motifair.experiments.simulated_ledger import entries_of
 from motifair.federation.history import COLUMNS, History
-from motifair.report.chapter import Chapter
+from motifair.report.run_section import RunSection
 from motifair.report.source import SIMULATED, Source
 
 
@@ -73,5 +73,5 @@ def made_up_source(
     )
 
 
-def made_up_chapter(source: Source | None = None, label: str = "made-up") -> Chapter:
-    return Chapter(label, Path("nowhere"), source or made_up_source())
+def made_up_chapter(source: Source | None = None, label: str = "made-up") -> RunSection:
+    return RunSection(label, Path("nowhere"), source or made_up_source())

@@ -12,7 +12,7 @@ from deployed import NAMES, World, away, schema, terms_of
 
 import motifair
 from motifair.cli import main
-from motifair.deployment.template import federation_toml
+from motifair.consortium.template import federation_toml
 from motifair.experiments.compare import compare
 
 QUICK = {"rounds": 3, "agents": 4, "hidden": 16, "threads": 1}

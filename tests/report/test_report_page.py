@@ -151,8 +151,8 @@ def test_dark_screens_and_paper_have_their_own_colours(reader: Reader, report: P
 
 
 def test_paper_shows_all_figures_of_all_runs(reader: Reader, tmp_path: Path) -> None:
-    chapters = [made_up_chapter(made_up_source(3 + k), f"run {k}") for k in range(3)]
-    write_report(chapters, tmp_path / "report.html")
+    sections = [made_up_chapter(made_up_source(3 + k), f"run {k}") for k in range(3)]
+    write_report(sections, tmp_path / "report.html")
     reader.open(tmp_path / "report.html")
     page = reader.page
     drawn = "() => document.querySelectorAll('.plot[data-drawn]').length"

@@ -15,15 +15,15 @@ from deployed import NAMES, Answer, World, away, opened, sealed, terms_of
 from report_samples import made_up_source
 
 import motifair
-from motifair.experiments.books import entries_of
+from motifair.consortium.wire import Download
 from motifair.experiments.result import SplitResult
-from motifair.federation.records import Download
-from motifair.ledger.entry import Entry
-from motifair.ledger.statement import Statement, make_statement
+from motifair.experiments.simulated_ledger import entries_of
 from motifair.mechanism.payoff import compensation, payoff
-from motifair.report.chapter import agents_table
-from motifair.report.source import SIMULATED, Source, read_source
-from motifair.report.track import track
+from motifair.report.run_section import agents_table
+from motifair.report.source import SIMULATED, Source, read_simulation
+from motifair.report.timeline import timeline
+from motifair.statements.entry import Entry
+from motifair.statements.statement import Statement, make_statement
 
 TINY = 1000  # of 1e-12
 SMALL = {"rounds": 5, "agents": 4, "hidden": 16, "threads": 1}
@@ -64,7 +64,7 @@ def assert_explained(entries: list[Entry]) -> None:
 )
 def test_the_values_of_a_simulation_are_explained(options: dict[str, Any], tmp_path: Path) -> None:
     result = motifair.run("planted", out=tmp_path, **SMALL, **options)
-    source = read_source(tmp_path)
+    source = read_simulation(tmp_path)
     assert_explained(list(source.entries))
     split, agents = result.splits[0], pd.read_csv(tmp_path / "agents.csv")
     for k, name in enumerate(split.names):
@@ -104,15 +104,15 @@ def test_compensation_is_the_same_money_in_table_report_and_statement(budget: fl
     assert sum(due) > 0.1 * budget
     rounding = pytest.approx(due, abs=20 * 1e-6)
     assert split.agents_frame()["compensation"].tolist() == rounding
-    assert track(source).columns["compensation"].sum(axis=0).tolist() == rounding
-    cells = agents_table(source, track(source))
+    assert timeline(source).columns["compensation"].sum(axis=0).tolist() == rounding
+    cells = agents_table(source, timeline(source))
     shown = [float(row[cells.head.index("compensation, credits")]) for row in cells.rows]
     assert shown == pytest.approx(due, abs=0.0051)
 
 
 def test_a_simulation_that_pays_equally_has_equal_shares_alone(tmp_path: Path) -> None:
     motifair.run("planted", out=tmp_path, method="fedavg", **SMALL)
-    source = read_source(tmp_path)
+    source = read_simulation(tmp_path)
     for name in source.agents:
         s = make_statement(source.entries, name, graphs=source.graphs)
         assert s.parts in (("equal",), ("equal", "rounding"))
@@ -134,7 +134,7 @@ def test_compensation_of_a_federation_is_the_same_money_in_report_and_statement(
     world = World(tmp_path / "w", terms_of(rounds=5, **FAST), away({"bank-d": {1, 3}}))
     assert world.drive()
     entries = tuple(world.entries())
-    found = track(Source("trial", world.run, world.terms.config, entries))
+    found = timeline(Source("trial", world.run, world.terms.config, entries))
     due = [make_statement(entries, name).totals["compensation"] / 100 for name in found.agents]
     assert sum(due) > 0
     paid = np.nansum(found.columns["compensation"], axis=0).tolist()

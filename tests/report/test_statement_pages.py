@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from motifair.errors import MotifairError
-from motifair.ledger.accounts import Accounts
-from motifair.ledger.entry import Line, Terms
-from motifair.ledger.statement import Motif, Statement, make_statement
 from motifair.report.statement import as_html, as_pdf, as_text
+from motifair.statements.accounts import Accounts
+from motifair.statements.entry import Line, Terms
+from motifair.statements.statement import Motif, Statement, make_statement
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m[bold]"
 

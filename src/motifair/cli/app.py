@@ -276,8 +276,8 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Time a round against a naive loop and the machine's bound, side by side."""
-    from motifair.bench.run import run_benchmark, show_benchmark
     from motifair.files import finite
+    from motifair.studies.bench.run import run_benchmark, show_benchmark
 
     found = run_benchmark(
         out,

@@ -29,9 +29,14 @@ def dashboard(
     ] = None,
 ) -> None:
     """Show runs, agents, payoffs and the ledger in a browser, live; it only reads."""
-    from motifair.web.access import Access, check_access, read_agent_tokens, read_token
-    from motifair.web.feed import Feed
-    from motifair.web.serve import serve
+    from motifair.consortium.dashboard.access import (
+        Access,
+        check_access,
+        read_agent_tokens,
+        read_token,
+    )
+    from motifair.consortium.dashboard.serve import serve
+    from motifair.consortium.dashboard.watcher import Feed
 
     if runs is not None and not runs.is_dir():
         raise MotifairError(f"There is no folder {runs}; name the operator's folder with --runs.")

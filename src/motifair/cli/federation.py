@@ -17,8 +17,8 @@ from motifair.errors import MotifairError
 from motifair.extras import require
 
 if TYPE_CHECKING:
-    from motifair.deployment.office import Office
-    from motifair.federation.transports.nvflare.processes import Running
+    from motifair.consortium.operator_folder import Office
+    from motifair.consortium.transports.nvflare.processes import Running
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -101,8 +101,8 @@ def remove(member: Member, folder: Folder = HERE) -> None:
 def start_server(folder: Folder = HERE, detach: Detach = False) -> None:
     """Start the server, and start it again should it die."""
     office = _office(folder)
-    from motifair.deployment.office import SERVER
-    from motifair.federation.transports.nvflare import processes
+    from motifair.consortium.operator_folder import SERVER
+    from motifair.consortium.transports.nvflare import processes
 
     _ = office.terms, office.keys(), office.operator()  # what is wrong with them is said here
     settings = {"office": str(folder.resolve())}
@@ -122,8 +122,8 @@ def start_agent(
 ) -> None:
     """Check a member's graphs against the terms, and start its agent."""
     _check_extra()
-    from motifair.deployment.site import HANDLER, settings_of
-    from motifair.federation.transports.nvflare import processes
+    from motifair.consortium.agent_process import HANDLER, settings_of
+    from motifair.consortium.transports.nvflare import processes
 
     notes: list[str] = []
     settings = settings_of(kit, graphs, state, notes.append)
@@ -137,7 +137,7 @@ def stop(
 ) -> None:
     """Stop what was started here from the kits of a folder, or from one kit, for good."""
     _check_extra()
-    from motifair.federation.transports.nvflare import stopping
+    from motifair.consortium.transports.nvflare import stopping
 
     kits = [kit] if kit else _kits(folder)
     if not kits or not all(k.is_dir() for k in kits):
@@ -154,9 +154,9 @@ def stop(
 def run(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False) -> None:
     """Train until all rounds are done; after an interruption the same command goes on."""
     office = _office(folder)
-    from motifair.deployment.office import OPERATOR
-    from motifair.deployment.operate import run_federation, status
-    from motifair.federation.transports.nvflare.stopping import keeping
+    from motifair.consortium.operate import run_federation, status
+    from motifair.consortium.operator_folder import OPERATOR
+    from motifair.consortium.transports.nvflare.stopping import keeping
 
     console = Console(stderr=True)
     told = [-1]
@@ -176,8 +176,8 @@ def run(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False) ->
 def status(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False) -> None:
     """Say how far a run is, who was there in its last round, and what runs here."""
     office = _office(folder)
-    from motifair.deployment.operate import status as look
-    from motifair.federation.transports.nvflare.stopping import engine, keeper
+    from motifair.consortium.operate import status as look
+    from motifair.consortium.transports.nvflare.stopping import engine, keeper
 
     now = look(office, run)
     lines = now.entry.lines if now.entry else ()
@@ -200,7 +200,7 @@ def status(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False)
 def privacy(folder: Folder = HERE, as_json: Json = False) -> None:
     """Say what the terms promise of what a member's uploads give away."""
     office = _office(folder)
-    from motifair.federation.privacy import statement
+    from motifair.consortium.privacy import statement
     from motifair.files import finite
 
     terms = office.terms
@@ -217,9 +217,9 @@ def audit(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False) 
     row that comes out otherwise.
     """
     require("ledger", "An audit")
-    from motifair.deployment.audit import audit as recompute
-    from motifair.deployment.office import Office
-    from motifair.ledger.store import open_ledger
+    from motifair.consortium.audit import audit as recompute
+    from motifair.consortium.operator_folder import Office
+    from motifair.consortium.store.ledger import open_ledger
 
     office = Office(folder)
     with open_ledger(office.ledger, write=False) as ledger:
@@ -241,7 +241,7 @@ def demo(
 ) -> None:
     """All of it on one machine: real processes, mutual TLS, a ledger, verified and compared."""
     _check_extra()
-    from motifair.deployment import demo as play
+    from motifair.consortium import demo as play
 
     began, console = time.monotonic(), Console(stderr=True)
 
@@ -271,7 +271,7 @@ def _check_extra() -> None:
 
 def _office(folder: Path) -> Office:
     _check_extra()
-    from motifair.deployment.office import Office
+    from motifair.consortium.operator_folder import Office
 
     return Office(folder)
 
@@ -285,7 +285,7 @@ def _keep(kit: Path, start: Callable[[], Running], detach: bool, notes: Sequence
     """Start a process and print notes; unless detached, start it again whenever it dies, until it
     is stopped.
     """
-    from motifair.federation.transports.nvflare.stopping import keeping
+    from motifair.consortium.transports.nvflare.stopping import keeping
 
     def begin() -> Running:
         found = start()
@@ -310,10 +310,10 @@ def _keep(kit: Path, start: Callable[[], Running], detach: bool, notes: Sequence
 
 def _show(office: Office, run: str, as_json: bool, found: dict[str, Any] | None = None) -> None:
     """Print what each member was paid in all, and how accurate its model became."""
-    from motifair.federation.drive import RESULT
+    from motifair.consortium.rounds import RESULT
+    from motifair.consortium.store.export import balance
+    from motifair.consortium.store.ledger import open_ledger
     from motifair.files import read_json
-    from motifair.ledger.export import balance
-    from motifair.ledger.store import open_ledger
 
     with open_ledger(office.ledger, write=False) as ledger:
         paid = balance(ledger, [run])

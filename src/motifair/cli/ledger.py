@@ -15,7 +15,7 @@ from motifair.cli import complete
 from motifair.errors import MotifairError
 
 if TYPE_CHECKING:
-    from motifair.ledger.store import Ledger
+    from motifair.consortium.store.ledger import Ledger
 
 AMOUNTS = ("entry", "round", "present", "units", "earned", "penalties", "balance")
 
@@ -48,7 +48,7 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Compute chain, payoffs and signatures again; exit code 1 names the first row that differs."""
-    from motifair.ledger.verify import read_heads, verify_run
+    from motifair.statements.verification import read_heads, verify_run
 
     kept = None if heads is None else read_heads(heads)
     operator = read_operator(operator_key)
@@ -83,7 +83,7 @@ def export(
     operator_key: Key = None,
 ) -> None:
     """Write all rounds to a file for other programs."""
-    from motifair.ledger.export import export as write
+    from motifair.consortium.store.export import export as write
 
     operator = read_operator(operator_key)
     with _open(ledger, run) as opened:
@@ -96,7 +96,7 @@ def balance(
     ledger: Where = None, run: Run = None, operator_key: Key = None, as_json: Json = False
 ) -> None:
     """Show what each member earned, what it paid in penalties, and what is left."""
-    from motifair.ledger.export import balance as balances
+    from motifair.consortium.store.export import balance as balances
 
     operator = read_operator(operator_key)
     with _open(ledger, run) as opened:
@@ -106,7 +106,7 @@ def balance(
 @ledger_app.command()
 def entries(ledger: Where = None, run: Run = None, as_json: Json = False) -> None:
     """List the entries: terms and rounds, in the order of the chain."""
-    from motifair.ledger.export import overview, to_json
+    from motifair.consortium.store.export import overview, to_json
 
     with _open(ledger, run) as opened:
         if as_json:
@@ -120,13 +120,13 @@ def read_operator(path: Path | None) -> str:
     """Read the key by which entries must be signed; '' where none was named."""
     if path is None:
         return ""
-    from motifair.ledger.signatures import read_public
+    from motifair.statements.signatures import read_public
 
     return read_public(path)
 
 
 def _open(ledger: str | None, run: Path | None) -> Ledger:
-    from motifair.ledger.store import open_ledger
+    from motifair.consortium.store.ledger import open_ledger
 
     if ledger is not None and run is None:
         return open_ledger(ledger, write=False)

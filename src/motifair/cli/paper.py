@@ -16,7 +16,7 @@ from motifair.errors import MotifairError
 if TYPE_CHECKING:
     from motifair.cli.progress import RunProgress
     from motifair.experiments.plan import Plan
-    from motifair.paper.study import Finding, Settings, Study
+    from motifair.studies.study import Finding, Settings, Study
 
 
 def paper(
@@ -57,8 +57,8 @@ def paper(
     """
     from motifair.cli.progress import stop_on_signal
     from motifair.federation.loop import Stopped
-    from motifair.paper.registry import choose_studies, load_study
-    from motifair.paper.study import Settings
+    from motifair.studies.registry import choose_studies, load_study
+    from motifair.studies.study import Settings
 
     names = choose_studies(name)
     if out.exists() and not out.is_dir():

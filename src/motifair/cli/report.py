@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from motifair.cli.sources import read_sources
+
 PAGE = "report.html"
 
 
@@ -37,16 +39,16 @@ def report(
 ) -> None:
     """Write one HTML file that explains runs: figures, payoffs, motifs, configuration, ledger."""
     from motifair.files import check_target
-    from motifair.report.chapter import read_chapters
     from motifair.report.page import write_report
+    from motifair.report.run_section import make_sections
 
     errors = Console(stderr=True)
     with errors.status("reading") as status:
         if out is not None:
             check_target(out)
-        chapters = read_chapters(folders, run, split)
+        sections = make_sections(read_sources(folders, run, split))
         page = out or (folders[0] / PAGE if len(folders) == 1 else Path(PAGE))
-        written = write_report(chapters, page, figures, say=status.update)
+        written = write_report(sections, page, figures, say=status.update)
     if as_json:
         typer.echo(json.dumps([str(path) for path in written], indent=2))
     else:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from motifair.cli.ledger import Key, read_operator
+from motifair.cli.sources import read_source
 from motifair.errors import MotifairError
 
 if TYPE_CHECKING:
-    from motifair.ledger.statement import Statement
+    from motifair.statements.statement import Statement
 
 FORMATS = ("text", "json", "html", "pdf")
 SUFFIXES = {".txt": "text", ".json": "json", ".html": "html", ".pdf": "pdf"}
@@ -96,9 +97,8 @@ def _is_terminal() -> bool:
 def _read(
     run: Path | None, ledger: str | None, agent: str, name: str | None, split: int, operator: str
 ) -> Statement:
-    from motifair.ledger.statement import make_statement
-    from motifair.ledger.verify import verify
-    from motifair.report.source import read_ledger, read_source
+    from motifair.statements.statement import make_statement
+    from motifair.statements.verification import verify
 
     if (run is None) == (ledger is None):
         raise MotifairError("Name one run: either --run FOLDER or --ledger FILE_OR_URL.")
@@ -107,6 +107,8 @@ def _read(
         entries, graphs, motifs = source.entries, source.graphs, source.motifs
         place, folder = source.ledger, str(run)
     else:
+        from motifair.consortium.source import read_ledger
+
         assert ledger is not None
         entries, graphs, motifs = read_ledger(ledger, name), {}, {}
         place, folder = ledger, None

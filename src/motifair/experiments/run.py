@@ -21,7 +21,7 @@ from motifair.experiments.result import Result, SplitResult, load_result
 from motifair.federation.callbacks import Callback
 from motifair.files import file_errors, read_json, write_json
 from motifair.graphs.dataset import EMBEDDED, Objects
-from motifair.learning.steady import steady_process
+from motifair.learning.process import steady_process
 from motifair.methods import find_method
 
 

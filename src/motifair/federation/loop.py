@@ -9,8 +9,8 @@ import torch
 
 from motifair.federation.callbacks import Callback
 from motifair.federation.contract import check_round
+from motifair.federation.cuda_graph import Rounds
 from motifair.federation.history import History
-from motifair.federation.replay import Rounds
 from motifair.federation.server import Record
 from motifair.federation.simulation import Simulation
 from motifair.federation.state import FederationState

@@ -10,9 +10,9 @@ from scipy import sparse
 from motifair.config import Config
 from motifair.errors import MotifairError
 from motifair.graphs.batch import Shard, make_shard
+from motifair.graphs.cache import Last
 from motifair.graphs.features import fit_features, motif_labels, resolve_features, structure_inputs
 from motifair.graphs.graph_set import GraphSet, Ints, ranges
-from motifair.graphs.last import Last
 from motifair.graphs.partition import holdout
 from motifair.graphs.split import Split
 from motifair.learning.randomness import derive_seed

@@ -14,7 +14,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from motifair.bags import BagSum
+from motifair.bag_sum import BagSum
 from motifair.federation.contract import shaped
 from motifair.federation.protocol import Downloads, Uploads
 from motifair.mechanism.aggregation import aggregate

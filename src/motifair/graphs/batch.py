@@ -17,7 +17,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from motifair.bags import Bags, BagSum
+from motifair.bag_sum import Bags, BagSum
 from motifair.graphs.features import Features
 from motifair.graphs.graph_set import GraphSet, Ints, ranges
 from motifair.graphs.kernels import number_sparse_rows

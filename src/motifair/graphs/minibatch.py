@@ -15,7 +15,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from motifair.bags import Bags, BagSum
+from motifair.bag_sum import Bags, BagSum
 from motifair.graphs.batch import Batch, Shard, closed_neighbourhoods
 from motifair.graphs.graph_set import GraphSet, Ints, ranges
 from motifair.graphs.kernels import gather_rows, number_values, padded_places, row_starts, transpose

@@ -102,6 +102,11 @@ class Method:
         return forgets and self.global_model and not self.validation
 
     @property
+    def pays_by_value(self) -> bool:
+        """Whether agents are paid by their value; else all get the same."""
+        return "payoff" in self.options and self.config.payoff == "paper"
+
+    @property
     def share(self) -> str:
         """Which parameters are exchanged: `all`, `conv`, `structure` or `none`."""
         return self.config.share

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from motifair.bags import BagSum
+from motifair.bag_sum import BagSum
 from motifair.graphs.batch import Batch
 from motifair.kernels import dense, dense_backward
 from motifair.models.layout import Layout

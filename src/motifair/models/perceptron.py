@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from motifair.bags import Bags, BagSum
+from motifair.bag_sum import Bags, BagSum
 from motifair.kernels import dense, dense_backward, rectify_, rectify_backward
 
 

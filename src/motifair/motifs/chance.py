@@ -15,9 +15,9 @@ import numpy as np
 from scipy import sparse
 
 from motifair.config import Config
+from motifair.graphs.cache import Last
 from motifair.graphs.features import motif_labels
 from motifair.graphs.graph_set import GraphSet, Ints
-from motifair.graphs.last import Last
 from motifair.graphs.perturb import wire_anew
 from motifair.motifs.extract import MotifCounts, cached, extract_motifs
 

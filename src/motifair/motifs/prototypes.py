@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from motifair.bags import BagSum
+from motifair.bag_sum import BagSum
 from motifair.graphs.batch import Batch
 
 

@@ -24,7 +24,7 @@ from motifair.report.charts import (
 )
 from motifair.report.colours import CURVES, DASHES, MARKERS
 from motifair.report.source import Source
-from motifair.report.track import STATUS, Track, track
+from motifair.report.timeline import STATUS, Timeline, timeline
 
 NAMED = 12  # agents that can each have a look of their own
 ENDS = 3  # beyond that, how many of the best and of the worst paid are named
@@ -39,42 +39,42 @@ SIMULATION = "only a simulation has it; between machines nobody sees what agents
 class Cast:
     """How each agent looks in all figures of a run, and whether there are too many to name."""
 
-    track: Track
+    timeline: Timeline
     styles: Mapping[str, Style]
     named: frozenset[str]
 
     @classmethod
-    def of(cls, track: Track) -> Cast:
+    def of(cls, timeline: Timeline) -> Cast:
         """Give up to twelve agents a look each; of more, only the best and the worst paid."""
-        if len(track.agents) <= NAMED:
-            chosen = list(track.agents)
+        if len(timeline.agents) <= NAMED:
+            chosen = list(timeline.agents)
         else:
-            order = track.ranking()
-            chosen = [track.agents[k] for k in (*order[:ENDS], *order[-ENDS:])]
+            order = timeline.ranking()
+            chosen = [timeline.agents[k] for k in (*order[:ENDS], *order[-ENDS:])]
         looks = {name: look(k) for k, name in enumerate(chosen)}
-        styles = {name: looks.get(name, CROWD) for name in track.agents}
-        return cls(track, styles, frozenset(chosen))
+        styles = {name: looks.get(name, CROWD) for name in timeline.agents}
+        return cls(timeline, styles, frozenset(chosen))
 
     @property
     def crowded(self) -> bool:
         """Whether some agents are drawn only as a crowd."""
-        return len(self.named) < len(self.track.agents)
+        return len(self.named) < len(self.timeline.agents)
 
     def curves(self, table: np.ndarray) -> list[Curve]:
         """Draw a table `(rounds, agents)`: the crowd below, then who is named, then the median."""
-        labels, drawn = self.track.labels, []
-        for k, name in enumerate(self.track.agents):
+        labels, drawn = self.timeline.labels, []
+        for k, name in enumerate(self.timeline.agents):
             if not np.isnan(table[:, k]).all():
                 named = name in self.named
                 drawn.append(
                     curve(
                         labels[name],
-                        self.track.rounds,
+                        self.timeline.rounds,
                         table[:, k],
                         self.styles[name],
                         agent=name,
                         legend=named,
-                        beside=len(self.track.agents),
+                        beside=len(self.timeline.agents),
                     )
                 )
         drawn.sort(key=lambda c: c.legend)
@@ -82,7 +82,7 @@ class Cast:
             known = ~np.isnan(table).all(axis=1)
             median = np.full(len(table), np.nan)
             median[known] = np.nanmedian(table[known], axis=1)
-            drawn.append(curve("median of all agents", self.track.rounds, median, MEDIAN))
+            drawn.append(curve("median of all agents", self.timeline.rounds, median, MEDIAN))
         return drawn
 
     def reading(self, how: str) -> str:
@@ -91,7 +91,7 @@ class Cast:
             return how
         return (
             f"{how} Named are the {ENDS} best and the {ENDS} worst paid of "
-            f"{len(self.track.agents)} agents; the others are thin lines."
+            f"{len(self.timeline.agents)} agents; the others are thin lines."
         )
 
 
@@ -105,7 +105,7 @@ def look(k: int) -> Style:
 
 def run_figures(source: Source, cast: Cast | None = None) -> list[Chart | Missing]:
     """Return all figures of a run, in the order in which they are read."""
-    cast = cast or Cast.of(track(source))
+    cast = cast or Cast.of(timeline(source))
     makers: list[Callable[[Source, Cast], Chart | Missing | None]] = [
         accuracy, loss, values, payoffs, compensations, received, presence,
         gains, alone_and_together, fairness, contributions,
@@ -125,10 +125,10 @@ def accuracy(source: Source, cast: Cast) -> Chart | Missing:
     known = ~np.isnan(table).all(axis=1)
     mean = np.full(len(table), np.nan)
     mean[known] = np.nanmean(table[known], axis=1)
-    series.append(curve("mean of all agents", cast.track.rounds, mean, MEAN))
+    series.append(curve("mean of all agents", cast.timeline.rounds, mean, MEAN))
     of_server = curve(
         "server's model",
-        cast.track.rounds,
+        cast.timeline.rounds,
         split.history.global_accuracy,
         Style("ink", "dot", width=2.8),
     )
@@ -172,8 +172,8 @@ def values(source: Source, cast: Cast) -> Chart | Missing:
         "What an agent is worth to the others; values of a round add up to 1, and an agent below "
         "zero harms."
     )
-    table = cast.track.columns["value"]
-    equal = Reference("equal shares", 1 / len(cast.track.agents))
+    table = cast.timeline.columns["value"]
+    equal = Reference("equal shares", 1 / len(cast.timeline.agents))
     return Chart(
         "value",
         "Value of each agent",
@@ -193,15 +193,15 @@ def payoffs(source: Source, cast: Cast) -> Chart | Missing:
         "Payoff, cumulative",
         cast.reading(how),
         "round",
-        f"payoff, {cast.track.currency}",
-        tuple(cast.curves(_cumulative(cast.track.columns["payoff"]))),
+        f"payoff, {cast.timeline.currency}",
+        tuple(cast.curves(_cumulative(cast.timeline.columns["payoff"]))),
         (Reference(""),),
     )
 
 
 def compensations(source: Source, cast: Cast) -> Chart | Missing:
     """Compensation for late contribution, added up."""
-    table = cast.track.columns["compensation"]
+    table = cast.timeline.columns["compensation"]
     if not np.nansum(np.abs(table)):
         return Missing(
             "Compensation, cumulative",
@@ -217,7 +217,7 @@ def compensations(source: Source, cast: Cast) -> Chart | Missing:
         "Compensation, cumulative",
         cast.reading(how),
         "round",
-        f"compensation, {cast.track.currency}",
+        f"compensation, {cast.timeline.currency}",
         series,
     )
 
@@ -225,21 +225,21 @@ def compensations(source: Source, cast: Cast) -> Chart | Missing:
 def received(source: Source, cast: Cast) -> Chart | Missing:
     """Who received how much of the gradient."""
     title = "Who received how much of the gradient"
-    table = cast.track.received
+    table = cast.timeline.received
     if np.isnan(table).all():
         return Missing(title, "this method gives agents no part of a common gradient.")
-    x, z = in_columns(cast.track.rounds, 100 * table, MOST_COLUMNS)
-    taken = len(cast.track.rounds) / max(len(x), 1)
+    x, z = in_columns(cast.timeline.rounds, 100 * table, MOST_COLUMNS)
+    taken = len(cast.timeline.rounds) / max(len(x), 1)
     how = "The share of its components that the server gave to an agent (E3): dark is little." + (
         f" A column is the mean of {math.ceil(taken)} rounds." if taken > 1 else ""
     )
-    chart = HeatMap("% received", x, z.T, 0.0, 100.0, agents=cast.track.agents)
+    chart = HeatMap("% received", x, z.T, 0.0, 100.0, agents=cast.timeline.agents)
     return Chart("received", title, how, "round", "", (chart,), rows=_rows(cast))
 
 
 def presence(source: Source, cast: Cast) -> Chart | None:
     """Rounds that agents missed, out of a ledger; nothing where nobody missed any."""
-    status = cast.track.status
+    status = cast.timeline.status
     if not (status > 0).any():
         return None
     series = []
@@ -248,9 +248,9 @@ def presence(source: Source, cast: Cast) -> Chart | None:
         ("rejected", Style("red", marker="x")),
     ):
         round_, agent = np.nonzero(status == STATUS[name])
-        agents = tuple(cast.track.agents[k] for k in agent)
+        agents = tuple(cast.timeline.agents[k] for k in agent)
         if len(agent):
-            x = cast.track.rounds[round_]
+            x = cast.timeline.rounds[round_]
             series.append(Dots(name, x, agent.astype(float), style, agents, agents))
     return Chart(
         "presence",
@@ -261,7 +261,7 @@ def presence(source: Source, cast: Cast) -> Chart | None:
         "",
         tuple(series),
         rows=_rows(cast),
-        x_range=(float(cast.track.rounds[0]) - 0.5, float(cast.track.rounds[-1]) + 0.5),
+        x_range=(float(cast.timeline.rounds[0]) - 0.5, float(cast.timeline.rounds[-1]) + 0.5),
     )
 
 
@@ -275,7 +275,7 @@ def gains(source: Source, cast: Cast) -> Chart | Missing:
     order = np.argsort(-gain, kind="stable")
     names = tuple(split.names[k] for k in order)
     again = (split.alone_again - split.alone)[order]
-    labels = cast.track.labels
+    labels = cast.timeline.labels
     repeated = Dots(
         "training alone, again",
         again,
@@ -303,7 +303,7 @@ def alone_and_together(source: Source, cast: Cast) -> Chart | Missing:
     split = _split(source)
     if split is None:
         return Missing(title, SIMULATION)
-    labels, place = cast.track.labels, {n: k for k, n in enumerate(split.names)}
+    labels, place = cast.timeline.labels, {n: k for k, n in enumerate(split.names)}
 
     def dots(name: str, style: Style, agents: list[str]) -> Dots:
         rows = [place[n] for n in agents]
@@ -389,8 +389,8 @@ def contributions(source: Source, cast: Cast) -> Chart | Missing:
     measured = ~np.isnan(table).all(axis=1)
     if not measured.any():
         return Missing(title, "it was not measured; run with --set contribution=true.")
-    x, z = in_columns(cast.track.rounds[measured], table[measured], MOST_COLUMNS)
-    most = float(np.nanquantile(np.abs(z), 0.98)) or 1.0
+    x, z = in_columns(cast.timeline.rounds[measured], table[measured], MOST_COLUMNS)
+    most, agents = float(np.nanquantile(np.abs(z), 0.98)) or 1.0, cast.timeline.agents
     return Chart(
         "contribution",
         title,
@@ -398,7 +398,7 @@ def contributions(source: Source, cast: Cast) -> Chart | Missing:
         "share of its accuracy; a minus marks updates that did harm. Measured at evaluations.",
         "round",
         "",
-        (HeatMap("contribution", x, z.T, -most, most, diverging=True, agents=cast.track.agents),),
+        (HeatMap("contribution", x, z.T, -most, most, diverging=True, agents=agents),),
         rows=_rows(cast),
     )
 
@@ -433,7 +433,7 @@ def _split(source: Source) -> SplitResult | None:
 
 
 def _rows(cast: Cast) -> tuple[str, ...]:
-    return tuple(cast.track.labels[n] for n in cast.track.agents)
+    return tuple(cast.timeline.labels[n] for n in cast.timeline.agents)
 
 
 def _cumulative(table: np.ndarray) -> np.ndarray:

@@ -14,11 +14,11 @@ from plotly.offline import get_plotlyjs
 
 from motifair.experiments.result import Result
 from motifair.files import write_atomic
-from motifair.report.chapter import Chapter, metrics_table
 from motifair.report.charts import Chart, Style
 from motifair.report.colours import DARK, LIGHT
 from motifair.report.figures import tradeoff
 from motifair.report.interactive import plotly_figure
+from motifair.report.run_section import RunSection, metrics_table
 from motifair.report.static import gallery_figure, matplotlib_figure, save_figure
 
 Say = Callable[[str], None]
@@ -36,42 +36,45 @@ SYMBOLS = {
 
 
 def write_report(
-    chapters: Sequence[Chapter], path: Path, figures: Path | None = None, say: Say = lambda _: None
+    sections: Sequence[RunSection],
+    path: Path,
+    figures: Path | None = None,
+    say: Say = lambda _: None,
 ) -> list[Path]:
     """Write the page and, if a folder for them is named, the figures; return what was written."""
     written = []
     if figures is not None:
-        for label, chart in _all_charts(chapters):
+        for label, chart in _all_charts(sections):
             name = f"{label}-{chart.key}" if label else chart.key
             say(f"figure {name}")
             written += save_figure(matplotlib_figure(chart), figures, name)
-        for chapter in chapters:
-            cards = [c for group in chapter.motifs for c in group.cards]
+        for section in sections:
+            cards = [c for group in section.motifs for c in group.cards]
             if cards:
-                name = f"{_file_name(chapter.label)}-motifs" if len(chapters) > 1 else "motifs"
+                name = f"{_file_name(section.label)}-motifs" if len(sections) > 1 else "motifs"
                 written += save_figure(gallery_figure(cards), figures, name)
     say(f"page {path}")
-    write_atomic(path, html_page(chapters))
+    write_atomic(path, html_page(sections))
     return [path, *written]
 
 
-def html_page(chapters: Sequence[Chapter]) -> str:
+def html_page(sections: Sequence[RunSection]) -> str:
     """Return the page as text."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     template = environment.from_string(_asset("report.html"))
-    results = _results(chapters)
+    results = _results(sections)
     compared = tradeoff(results) if len(results) > 1 else None
     drawn = {"compare-tradeoff": compared} if compared else {}
-    for number, chapter in enumerate(chapters):
-        drawn |= {figure_id(number, chart): chart for chart in chapter.charts}
+    for number, section in enumerate(sections):
+        drawn |= {figure_id(number, chart): chart for chart in section.charts}
     plain = {name: _plain(chart) for name, chart in drawn.items()}
     return template.render(
-        title=_title(chapters),
-        chapters=chapters,
+        title=_title(sections),
+        sections=sections,
         compared=compared,
         metrics=metrics_table(results) if compared else None,
         unlike=_unlike(results),
-        agents=_agents(chapters),
+        agents=_agents(sections),
         figure_id=figure_id,
         kind=lambda series: type(series).__name__,
         dash_arrays=DASH_ARRAYS,
@@ -108,25 +111,25 @@ def _plain(chart: Chart) -> dict[str, Any]:
     return figure
 
 
-def _all_charts(chapters: Sequence[Chapter]) -> list[tuple[str, Chart]]:
+def _all_charts(sections: Sequence[RunSection]) -> list[tuple[str, Chart]]:
     """Return every chart with the name of its run, '' where there is only one."""
-    results = _results(chapters)
+    results = _results(sections)
     shared = [("", tradeoff(results))] if len(results) > 1 else []
-    many = len(chapters) > 1
+    many = len(sections) > 1
     return shared + [
-        (_file_name(c.label) if many else "", chart) for c in chapters for chart in c.charts
+        (_file_name(c.label) if many else "", chart) for c in sections for chart in c.charts
     ]
 
 
-def _results(chapters: Sequence[Chapter]) -> dict[str, Result]:
-    return {c.label: c.source.result for c in chapters if c.source.result is not None}
+def _results(sections: Sequence[RunSection]) -> dict[str, Result]:
+    return {c.label: c.source.result for c in sections if c.source.result is not None}
 
 
-def _title(chapters: Sequence[Chapter]) -> str:
-    if len(chapters) == 1:
-        return chapters[0].source.name
-    return f"{len(chapters)} runs: {', '.join(c.label for c in chapters[:4])}" + (
-        " …" if len(chapters) > 4 else ""
+def _title(sections: Sequence[RunSection]) -> str:
+    if len(sections) == 1:
+        return sections[0].source.name
+    return f"{len(sections)} runs: {', '.join(c.label for c in sections[:4])}" + (
+        " …" if len(sections) > 4 else ""
     )
 
 
@@ -140,12 +143,12 @@ def _unlike(results: dict[str, Result]) -> list[str]:
     return found
 
 
-def _agents(chapters: Sequence[Chapter]) -> list[tuple[str, str, Style]]:
+def _agents(sections: Sequence[RunSection]) -> list[tuple[str, str, Style]]:
     """Return every agent once: its name, what it is called, and how it looks."""
     found: dict[str, tuple[str, str, Style]] = {}
-    for chapter in chapters:
-        for name, label in chapter.track.labels.items():
-            found.setdefault(name, (name, label, chapter.cast.styles[name]))
+    for section in sections:
+        for name, label in section.timeline.labels.items():
+            found.setdefault(name, (name, label, section.cast.styles[name]))
     return list(found.values())
 
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from motifair.config import Config, make_config
+from motifair.config import Config
 from motifair.errors import MotifairError
-from motifair.experiments.books import entries_of
 from motifair.experiments.plan import read_plan, split_data
 from motifair.experiments.result import Result, load_result
+from motifair.experiments.simulated_ledger import entries_of
 from motifair.federation.members import vocabularies
-from motifair.federation.terms import TERMS
-from motifair.files import read_json
-from motifair.ledger.entry import Entry, Terms
 from motifair.mechanism.payoff import SIZE_PAYOFFS
 from motifair.methods import make_method
+from motifair.statements.entry import Entry, Terms
+from motifair.statements.verification import Verdict
 
 SIMULATED = "simulation"
 
@@ -26,9 +26,10 @@ class Source:
     """What is known of a run.
 
     `entries` are those of the ledger, or what a ledger would hold of a simulated split. `ledger`
-    says where that ledger is, None for a simulation. `graphs` and `motifs` are how many graphs each
-    agent trains on, and the keys of its motifs; empty where nobody knows. `accuracy` is each
-    agent's after the last round. `result` and `split` are those of a simulation.
+    says where that ledger is and `verdict` whether it fits, None for a simulation. `graphs` and
+    `motifs` are how many graphs each agent trains on, and the keys of its motifs; empty where
+    nobody knows. `accuracy` is each agent's after the last round. `result` and `split` are those of
+    a simulation.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Source:
     config: Config
     entries: tuple[Entry, ...]
     ledger: str | None = None
+    verdict: Verdict | None = None
     graphs: Mapping[str, int] = field(default_factory=dict)
     motifs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     accuracy: Mapping[str, float] = field(default_factory=dict)
@@ -58,23 +60,12 @@ class Source:
         return self.entries[-1].hash
 
 
-def read_source(
-    folder: Path, *, run: str | None = None, split: int = 0, books: bool = True
-) -> Source:
-    """Read a run from the folder that `motifair run --out` named, or an operator's folder.
+def read_simulation(folder: Path, *, split: int = 0, books: bool = True) -> Source:
+    """Read a run from the folder that `motifair run --out` named; `split` chooses one of several.
 
-    An operator's folder may hold several runs: `run` names one. A simulation may have several
-    splits: `split` chooses one. A simulation whose payoffs are never settled is refused, unless
-    `books=False` says that `entries` may be empty.
+    A simulation whose payoffs are never settled is refused, unless `books=False` says that
+    `entries` may be empty.
     """
-    if (folder / TERMS).exists():
-        return _deployed(folder, run)
-    if run is not None:
-        raise MotifairError(f"{folder} holds one simulated run; leave the name of the run out.")
-    return _simulated(folder, split, books)
-
-
-def _simulated(folder: Path, split: int, books: bool) -> Source:
     result = load_result(folder)
     if not 0 <= split < len(result.splits):
         raise MotifairError(
@@ -108,46 +99,22 @@ def _motifs(folder: Path, split: int) -> dict[str, tuple[str, ...]]:
     return {name: own.keys for name, own in zip(data.names, found, strict=True)}
 
 
-def read_ledger(where: str, run: str | None = None) -> tuple[Entry, ...]:
-    """Read the entries of a run, which must be named where the ledger has several."""
-    from motifair.ledger.store import open_ledger
-
-    with open_ledger(where, write=False) as ledger:
-        runs = ledger.runs()
-        if not runs:
-            raise MotifairError(f"There is nothing in the ledger {ledger.name} yet.")
-        if run is None and len(runs) != 1:
-            raise MotifairError(
-                f"The ledger {ledger.name} has {len(runs)} runs ({', '.join(runs)}); name one."
-            )
-        name = run or runs[0]
-        if name not in runs:
-            raise MotifairError(
-                f"There is no run '{name}' in {ledger.name}; it has {', '.join(runs)}."
-            )
-        return tuple(ledger.entries(name))
+def run_folders(folder: Path) -> list[Path]:
+    """Return the folder of a simulated run itself, or those of a comparison, in its order."""
+    if not folder.is_dir():
+        raise MotifairError(f"There is no folder {folder}; give the one that --out named.")
+    if (folder / "config.json").exists():
+        return [folder]
+    inside = sorted(p.parent for p in folder.glob("*/summary.json"))
+    if not inside:
+        raise MotifairError(f"{folder} holds no run; give the folder that --out named.")
+    order = _compared(folder)
+    return sorted(inside, key=lambda p: order.get(p.name, len(order)))
 
 
-def _deployed(folder: Path, run: str | None) -> Source:
-    # Only here: a simulation is read without the extra that a ledger needs.
-    from motifair.deployment.office import Office
-    from motifair.federation.drive import POSITION, RESULT
-    from motifair.federation.positions import load_position
-
-    office = Office(folder)
-    entries = read_ledger(office.ledger, run)
-    name = entries[0].run
-    position = load_position(office.run(name) / POSITION)
-    roster = () if position is None else position.roster
-    path = office.run(name) / RESULT
-    terms = next(Terms.from_json(e.terms) for e in reversed(entries) if e.kind == "terms")
-    return Source(
-        name=f"{office.terms.name}, run {name}",
-        run=name,
-        config=make_config(terms.config),
-        entries=entries,
-        ledger=office.ledger,
-        graphs={j.name: j.graphs for j in roster},
-        motifs={j.name: j.motifs for j in roster},
-        accuracy=read_json(path)["accuracy"] if path.exists() else {},
-    )
+def _compared(folder: Path) -> dict[str, int]:
+    try:
+        rows = json.loads((folder / "comparison.json").read_text())["measures"]
+        return {row["method"]: place for place, row in enumerate(rows)}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}

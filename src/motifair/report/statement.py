@@ -13,9 +13,8 @@ from rich.table import Table
 
 from motifair.errors import MotifairError
 from motifair.extras import require
-from motifair.ledger.entry import clean_reason
-from motifair.ledger.export import decimal
-from motifair.ledger.statement import LEANED_ON, PARTS, Motif, Payment, Statement
+from motifair.statements.entry import clean_reason, decimal
+from motifair.statements.statement import LEANED_ON, PARTS, Motif, Payment, Statement
 
 LABELS = {
     "initial": "initial equal share",

@@ -1,0 +1,1 @@
+"""A federation between machines: terms, agents, coordinator, transports, ledger, dashboard."""

@@ -1,0 +1,292 @@
+"""An agent at its member's site: one row, alone, which answers the server's tasks.
+
+What it knows is on disk by run and round before an answer leaves, so that a task which comes twice
+(because somebody crashed) gets the same answer, and nothing is trained twice over.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from motifair.consortium.member_data import Own
+from motifair.consortium.privacy import NOISE_KEY, check_asked, noise_secret, reveal
+from motifair.consortium.terms import NAME, Terms
+from motifair.consortium.wire import (
+    FINISH,
+    JOIN,
+    TRAIN,
+    Download,
+    Floats,
+    Upload,
+    digest,
+    seal,
+    unseal,
+)
+from motifair.errors import MotifairError
+from motifair.federation.agents import Agents, AgentsState, local_training, own_seed
+from motifair.federation.protocol import Downloads
+from motifair.federation.state import agent_tensors, read_agents
+from motifair.files import write_atomic
+from motifair.learning.randomness import stream_keys
+from motifair.methods import make_method
+from motifair.statements.verification import head_line, signed_message
+
+CPU = torch.device("cpu")
+ROUNDS_KEPT = 3
+OTHER_TERMS = "the server's terms are not those this member agreed to"
+HEADS = "heads.jsonl"
+LOST = "a model to begin from is needed"  # in the answer of an agent that has no state any more
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is on disk of a round: the task (its digest) and the answer, the state that training
+    left, and the shared weights it started from.
+    """
+
+    task: str
+    answer: bytes
+    state: AgentsState
+    before: Tensor
+
+
+class Site:
+    """One member's agent; `sign` signs with its key, `seed` is its own secret."""
+
+    def __init__(
+        self,
+        name: str,
+        terms: Terms,
+        own: Own,
+        folder: Path,
+        *,
+        sign: Callable[[bytes], bytes],
+        seed: int,
+    ) -> None:
+        self.name, self.terms, self.own, self.folder = name, terms, own, folder
+        self.sign = sign
+        self.method = make_method(terms.config)
+        self.agents = Agents(
+            stream_keys(seed, [name], CPU),
+            stream_keys(own_seed(seed), [name], CPU),
+            [own.train],
+            [own.test],
+            self.method,
+            local_training(terms.config, self.method, own.model, CPU),
+            batch_size=terms.config.batch_size,
+            stacks=[[0]],
+            threads=1,
+            federations=1,
+            dtype=torch.float32,
+        )
+        self.shared = self.agents.shared
+
+    def __call__(self, task: bytes) -> bytes:
+        """Answer a task of the server's with sealed bytes."""
+        download = Download.decode(task)
+        self._check(download)
+        path = self._path(download.run, download.round)
+        found = _read(path)
+        if found is None or found.task != digest(task):
+            if self.terms.privacy.noisy:
+                self._refuse_lost(download)
+            do = {JOIN: self._join, TRAIN: self._train, FINISH: self._finish}[download.task]
+            upload, state, before = do(download)
+            answer = self._sealed(self._revealed(upload))
+            if self.terms.privacy.noisy:
+                self._refuse_more(download, found, answer)
+            found = Kept(digest(task), answer, state, before)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._keep_head(download)
+            _write(path, found)
+            self._path(download.run, download.round - ROUNDS_KEPT).unlink(missing_ok=True)
+        return found.answer
+
+    def state(self, run: str) -> tuple[int, AgentsState]:
+        """Return the last round there is a state of, and that state."""
+        last = max(self._rounds(run), default=None)
+        if last is None:
+            raise MotifairError(f"'{self.name}' has taken no part in run {run} yet.")
+        kept = _read(self._path(run, last))
+        assert kept is not None
+        return last, kept.state
+
+    def _check(self, download: Download) -> None:
+        if not NAME.fullmatch(download.run) or download.round < 0:
+            raise MotifairError(f"a run cannot be called {download.run!r:.40}")
+        if download.agent != self.name:
+            raise MotifairError(f"a task for '{download.agent}' came to '{self.name}'")
+        if download.terms != self.terms.digest:
+            raise MotifairError(OTHER_TERMS)
+        if download.task not in (JOIN, TRAIN, FINISH):
+            raise MotifairError(f"there is no task '{download.task}'")
+
+    def _refuse_lost(self, download: Download) -> None:
+        """Refuse a run that was answered before if its noise key or its rounds are lost: a new key,
+        or another count of answers, would let the server average noise away.
+
+        Whoever has joined a run keeps its last rounds, so only an invitation may find none.
+        """
+        run = download.run
+        kept = bool(self._rounds(run))
+        whole = kept and (self.folder / run / NOISE_KEY).exists()
+        heads = self.folder / HEADS
+        answered = kept or (heads.exists() and f'"run": "{run}"' in heads.read_text())
+        if not whole and (answered or download.task != JOIN):
+            raise MotifairError(
+                f"the noise key of run {run}, or the count of its answers, is lost; answering "
+                "again would reveal more than agreed: start a new run"
+            )
+
+    def _refuse_more(self, download: Download, found: Kept | None, answer: bytes) -> None:
+        """Refuse what would give away more than the terms say, such as a second answer."""
+        check_asked(download, self.terms.config.rounds, max(self._rounds(download.run), default=-1))
+        if found is not None and unseal(found.answer)[0] != unseal(answer)[0]:
+            raise MotifairError("this round was answered, and another answer would give more away")
+
+    def _join(self, download: Download) -> tuple[Upload, AgentsState, Tensor]:
+        state = self._start()
+        upload = replace(
+            self._blank(download),
+            graphs=len(self.own.train),
+            motifs=self.own.motifs,
+            prototypes=self._prototypes(state),
+        )
+        return upload, state, state.weights[:, self.shared]
+
+    def _train(self, download: Download) -> tuple[Upload, AgentsState, Tensor]:
+        before = self._adopted(download)
+        prototypes = active = None
+        if self.method.uses_prototypes:
+            prototypes, active = _tensor(download.prototypes), _tensor(download.active)
+        trained, sent = self.agents.train(before, torch.tensor(download.round), prototypes, active)
+        upload = replace(
+            self._blank(download),
+            graphs=len(self.own.train),
+            update=sent.update[0].numpy(),
+            gradient=None if sent.gradient is None else sent.gradient[0].numpy(),
+            gradient_norm=float(sent.gradient_norm[0]),
+            prototypes=None if sent.prototypes is None else sent.prototypes.numpy(),
+            loss=float(sent.loss[0]),
+        )
+        return upload, trained, before.weights[:, self.shared]
+
+    def _finish(self, download: Download) -> tuple[Upload, AgentsState, Tensor]:
+        state = self._adopted(download)
+        accuracy = float(self.agents.evaluate(state)[0])
+        upload = replace(self._blank(download), accuracy=accuracy)
+        return upload, state, state.weights[:, self.shared]
+
+    def _adopted(self, download: Download) -> AgentsState:
+        """Go on from the last round there is a state of, with what the server sent.
+
+        An agent that was away goes on from its own model, or from the server's where that came.
+        """
+        earlier = [r for r in self._rounds(download.run) if r < download.round]
+        kept = _read(self._path(download.run, max(earlier))) if earlier else None
+        if kept is None and download.weights is None:
+            raise MotifairError(f"no state of an earlier round; {LOST}")
+        if kept is None:
+            fresh = self._start()
+            kept = Kept("", b"", fresh, fresh.weights[:, self.shared])
+        if self.agents.alone is not None and kept.state.own is None:
+            # The terms had no models of agents' own before.
+            kept = replace(kept, state=replace(kept.state, own=self._start().own))
+        if download.weights is not None:
+            weights = kept.state.weights.clone()
+            weights[:, self.shared] = torch.from_numpy(download.weights)
+            return replace(kept.state, weights=weights)
+        old = kept.state.weights.clone()
+        old[:, self.shared] = kept.before
+        reward = (
+            torch.zeros_like(kept.before) if download.reward is None else _tensor(download.reward)
+        )
+        retained = torch.tensor([download.retained], dtype=torch.float64)
+        return self.agents.adopt(
+            replace(kept.state, weights=old),
+            kept.state,
+            Downloads(reward.view(1, -1), retained, None, None),
+        )
+
+    def _start(self) -> AgentsState:
+        common = self.terms.config.seed
+        initial, own = (
+            self.own.model.layout.initial(seed, torch.float32)[None]
+            for seed in (common, own_seed(common))
+        )
+        return self.agents.start(initial, own)
+
+    def _prototypes(self, state: AgentsState) -> Floats | None:
+        if not self.method.uses_prototypes:
+            return None
+        return self.agents.prototypes(state).numpy()
+
+    def _blank(self, download: Download) -> Upload:
+        return Upload(run=download.run, round=download.round, agent=self.name, task=download.task)
+
+    def _revealed(self, upload: Upload) -> Upload:
+        noisy = self.terms.privacy.noisy
+        secret = noise_secret(self.folder / upload.run) if noisy else b""
+        return reveal(upload, self.terms.privacy, secret)
+
+    def _sealed(self, upload: Upload) -> bytes:
+        content = upload.encode()
+        text = signed_message(upload.run, upload.round, self.name, digest(content))
+        return seal(content, self.sign(text))
+
+    def _keep_head(self, download: Download) -> None:
+        """Note the head of the ledger, against which its history can be checked later."""
+        if download.head:
+            with (self.folder / HEADS).open("a") as file:
+                file.write(head_line(download.run, download.number, download.head))
+                file.flush()
+                os.fsync(file.fileno())
+
+    def _path(self, run: str, round: int) -> Path:
+        return self.folder / run / f"round-{round:06}.safetensors"
+
+    def _rounds(self, run: str) -> list[int]:
+        return [int(p.stem[6:]) for p in (self.folder / run).glob("round-*.safetensors")]
+
+
+def _write(path: Path, kept: Kept) -> None:
+    tensors = {
+        **agent_tensors(kept.state),
+        "before": kept.before.clone(),
+        "answer": torch.from_numpy(np.frombuffer(kept.answer, np.uint8).copy()),
+    }
+    whole = {n: t.detach().clone().contiguous() for n, t in tensors.items()}
+    about = {"task": kept.task}
+    write_atomic(path, lambda temporary: save_file(whole, temporary, about))
+
+
+def _read(path: Path) -> Kept | None:
+    """Read what is kept of a round; None where there is nothing."""
+    if not path.exists():
+        return None
+    try:
+        tensors = load_file(path)
+        answer = tensors["answer"].numpy().tobytes()
+        return Kept(_metadata(path)["task"], answer, read_agents(tensors), tensors["before"])
+    except (SafetensorError, OSError, KeyError) as error:
+        raise MotifairError(f"{path} is damaged; delete it, and the round is made anew.") from error
+
+
+def _metadata(path: Path) -> dict[str, str]:
+    with safe_open(path, "pt") as file:
+        return file.metadata() or {}
+
+
+def _tensor(array: np.ndarray | None) -> Tensor:
+    if array is None:
+        raise MotifairError("the server sent no prototypes, but the method needs them")
+    return torch.from_numpy(array.copy())

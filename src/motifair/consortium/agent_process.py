@@ -1,0 +1,171 @@
+"""A member's side: check its graphs, start its agent, and answer the server's tasks."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from motifair.consortium.agent import Site
+from motifair.consortium.keys import read_key, signer
+from motifair.consortium.member_data import Own, prepare_own, schema_features
+from motifair.consortium.privacy import statement
+from motifair.consortium.terms import Terms, read_terms
+from motifair.consortium.wire import FINISH, Download, Upload, unseal
+from motifair.errors import MotifairError
+from motifair.export.model import save_model
+from motifair.files import write_atomic
+from motifair.graphs.read import read_graphs
+from motifair.learning.process import keep_freed_memory
+
+HANDLER = "motifair.consortium.agent_process:make_handler"
+AUTHORITY = "authority.txt"  # in a state folder: which federation it belongs to
+
+
+def settings_of(
+    kit: Path, graphs: Path, state: Path | None, tell: Callable[[str], None] = lambda words: None
+) -> dict[str, Any]:
+    """Check a member's graphs against the terms in its kit; return what its agent is made from.
+
+    `tell` is called with where the state is kept, what of the graphs is used, and what is ignored.
+    """
+    from motifair.consortium.transports.nvflare.kits import name_of
+
+    name, kit = name_of(kit), kit.resolve()
+    _terms(name, kit)
+    place = _state_folder(kit, state, tell)
+    settings = {"kit": str(kit), "graphs": str(graphs.resolve()), "state": str(place)}
+    _, own, _ = _prepared(name, settings)
+    tell(f"Its state is in {place}.")
+    tell(str(own.inputs))
+    return settings
+
+
+def state_of(kit: Path) -> Path:
+    """Return where a member's state is kept unless its owner chooses another folder.
+
+    It is outside the kit, where the engine deletes folders and which `renew` replaces, and named
+    after the member, so that a renewed kit in the same place finds it. No member's name has a dot.
+    """
+    from motifair.consortium.transports.nvflare.kits import name_of
+
+    return kit.resolve().parent / f"{name_of(kit)}.state"
+
+
+def make_handler(name: str, settings: dict[str, Any]) -> Callable[[bytes], bytes]:
+    """Make the agent of a member; its model is exported when the run is finished."""
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    terms, own, seed = _prepared(name, settings)
+    state = Path(settings["state"])
+    key = read_key(Path(settings["kit"]) / "startup" / "client.key")
+    site = Site(name, terms, own, state, sign=signer(key), seed=seed)
+
+    def handle(task: bytes) -> bytes:
+        began = time.monotonic()
+        answer = site(task)
+        download = Download.decode(task)
+        with (state / "times.txt").open("a") as file:
+            file.write(f"{download.round} {time.monotonic() - began:.4f}\n")
+        if download.task == FINISH:
+            _export(site, download, Upload.decode(unseal(answer)[0]))
+        return answer
+
+    return handle
+
+
+def _state_folder(kit: Path, chosen: Path | None, tell: Callable[[str], None]) -> Path:
+    """Return (and make) the folder of the state; one that 0.1 made in the kit is moved out."""
+    place = (chosen or state_of(kit)).resolve()
+    if place.is_relative_to(kit):
+        raise MotifairError(
+            f"{place} is in the startup kit, where the engine deletes folders and which a renewal "
+            "replaces; use a folder outside it, or leave --state out."
+        )
+    if chosen is None and (kit / "state").is_dir():
+        _move_out(kit, place)
+        tell(f"Moved its state from {kit / 'state'} to {place}.")
+    place.mkdir(parents=True, exist_ok=True)
+    own = hashlib.sha256((kit / "startup" / "rootCA.pem").read_bytes()).hexdigest()
+    if not (place / AUTHORITY).exists():
+        write_atomic(place / AUTHORITY, own)
+    if (place / AUTHORITY).read_text() != own:
+        raise MotifairError(
+            f"{place} is the state of another federation; name another folder with --state."
+        )
+    return place
+
+
+def _move_out(kit: Path, place: Path) -> None:
+    from motifair.consortium.transports.nvflare.stopping import check_free
+
+    check_free(kit)  # an agent that is running would go on writing to the old place
+    old = kit / "state"
+    if place.exists():
+        raise MotifairError(
+            f"There is a state in {old} and one in {place}; keep the one with the later rounds, "
+            "and move the other away."
+        )
+    try:
+        old.rename(place)
+    except OSError as error:
+        raise MotifairError(
+            f"{old} cannot be moved out of the startup kit ({error.strerror}); move it to a folder "
+            "outside, and name that with --state."
+        ) from error
+
+
+def _terms(name: str, kit: Path) -> Terms:
+    terms = read_terms(kit / "local" / "federation.toml")
+    if name not in terms.members:
+        raise MotifairError(f"The terms in {kit} do not name '{name}'; ask for the present ones.")
+    return terms
+
+
+def _prepared(name: str, settings: dict[str, Any]) -> tuple[Terms, Own, int]:
+    terms = _terms(name, Path(settings["kit"]))
+    seed = _secret(Path(settings["state"]))
+    graphs = read_graphs(Path(settings["graphs"]))
+    return terms, prepare_own(terms.config, terms.schema, name, graphs, seed), seed
+
+
+def _secret(state: Path) -> int:
+    """Return the member's own seed, which nobody else knows; it is drawn once."""
+    path = state / "seed"
+    state.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        write_atomic(path, _draw)
+    return int(path.read_text())
+
+
+def _draw(path: Path) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(str(secrets.randbelow(2**31)))
+
+
+def _export(site: Site, download: Download, upload: Upload) -> None:
+    _, state = site.state(download.run)
+    own = None
+    if state.own is not None:
+        own = state.own.weights[0], site.method.own_weight
+    card = {
+        "method": site.terms.config.method,
+        "agent": site.name,
+        "rounds": download.round - 1,
+        "accuracy": upload.accuracy,
+        "ledger_head": download.head,
+        "classes": list(site.terms.schema.classes),
+        "privacy": {
+            **statement(site.terms.privacy, site.terms.config.rounds),
+            "covers": "what was sent to the server, not this model",
+        },
+    }
+    features = schema_features(site.terms.schema)
+    folder = site.folder / download.run / "model"
+    save_model(folder, state.weights[0], site.own.model, features, card, own)

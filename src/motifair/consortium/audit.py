@@ -1,0 +1,108 @@
+"""An audit: every value, reward and payoff of a run computed again from the retained uploads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from motifair.consortium.coordinator import Coordinator, Position
+from motifair.consortium.terms import Terms
+from motifair.consortium.validation import Accepted
+from motifair.errors import MotifairError
+from motifair.statements.accounts import Accounts
+from motifair.statements.entry import Entry, Line
+from motifair.statements.entry import Terms as Agreed
+from motifair.statements.verification import Finding, Verdict
+
+
+def audit(terms: Terms, folder: Path, entries: Sequence[Entry]) -> Verdict:
+    """Follow a run from its retained uploads in `folder`, and compare it with its ledger.
+
+    The first entry that comes out otherwise is named, and the member whose line it is.
+    """
+    if not entries:
+        raise MotifairError("The ledger has no entry of this run; check its name.")
+    run = entries[0].run
+    accounts, position = Accounts(run), None
+    rounds = 0
+    for entry in entries:
+        made = _again(terms, folder, entry, position, accounts)
+        if made.entry != entry:
+            return Verdict(run, entry.number, rounds, accounts.head, _difference(entry, made.entry))
+        accounts.add(entry)
+        position, rounds = made, entry.round
+    return Verdict(run, len(entries), rounds, accounts.head)
+
+
+def _again(
+    terms: Terms, folder: Path, entry: Entry, position: Position | None, accounts: Accounts
+) -> Position:
+    """Make the position after an entry from the one before it."""
+    if entry.kind == "terms":
+        agreed = Agreed.from_json(entry.terms)
+        now = _as_agreed(terms, agreed)
+        coordinator = _coordinator(now, entry.run, agreed)
+        before = {j.name for j in position.roster} if position else set()
+        new = [name for name in now.members if name not in before]
+        tasks = coordinator.invitations()
+        joined = _uploads(coordinator, folder, 0, {n: tasks[n] for n in new}, None)
+        if position is None:
+            return coordinator.open(joined, accounts)
+        return coordinator.change(position, joined, accounts)
+    if position is None:
+        raise MotifairError("The ledger does not begin with terms; verify it first.")
+    coordinator = _coordinator(_as_agreed(terms, accounts.agreed), entry.run, accounts.agreed)
+    there = {x.agent: position.tasks[x.agent] for x in entry.lines if x.status == "present"}
+    accepted = _uploads(coordinator, folder, entry.round, there, position)
+    rejected = {x.agent: x.reason for x in entry.lines if x.status == "rejected"}
+    absent = {x.agent: x.reason for x in entry.lines if x.status == "absent"}
+    return coordinator.next(position, accounts, accepted, rejected, absent)[0]
+
+
+def _as_agreed(terms: Terms, agreed: Agreed) -> Terms:
+    """Return the terms with the members of that time."""
+    config = replace(terms.config, agents=len(agreed.members))
+    members = tuple(sorted(agreed.members))
+    return replace(terms, members=members, quorum=agreed.quorum, config=config)
+
+
+def _coordinator(terms: Terms, run: str, agreed: Agreed) -> Coordinator:
+    return Coordinator(run, terms, agreed.members, agreed.operator)
+
+
+def _uploads(
+    coordinator: Coordinator,
+    folder: Path,
+    round: int,
+    tasks: dict[str, bytes],
+    position: Position | None,
+) -> dict[str, Accepted]:
+    """Read and check the uploads of a round."""
+    sealed = {}
+    for name in tasks:
+        path = folder / "uploads" / f"{round:06}" / f"{name}.bin"
+        if not path.exists():
+            raise MotifairError(
+                f"{path} is missing; an audit needs the uploads that retain_uploads keeps."
+            )
+        sealed[name] = path.read_bytes()
+    accepted, rejected = coordinator.collect(tasks, sealed, position.roster if position else ())
+    for name, reason in rejected.items():
+        raise MotifairError(f"The upload of {name} in round {round} cannot be used: {reason}.")
+    return accepted
+
+
+def _difference(entry: Entry, made: Entry) -> Finding:
+    for line, again in zip(entry.lines, made.lines, strict=False):
+        if line != again:
+            return Finding(entry.number, entry.round, line.agent, _words(line, again))
+    return Finding(entry.number, entry.round, "", "the entry comes out otherwise")
+
+
+def _words(line: Line, again: Line) -> str:
+    for name in vars(line):
+        if name != "recorded" and getattr(line, name) != getattr(again, name):
+            found, recorded = getattr(again, name), getattr(line, name)
+            return f"{name} comes out as {found}, but {recorded} is recorded"
+    return "it comes out otherwise"

@@ -1,0 +1,60 @@
+"""Positions of a deployed run on disk: one file, either whole or not there."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from motifair.consortium.coordinator import Joined, Position
+from motifair.errors import MotifairError
+from motifair.federation.server import ServerState
+from motifair.files import write_atomic
+from motifair.statements.entry import Entry
+
+FORMAT = "motifair-position-1"
+_STATE = tuple(f.name for f in fields(ServerState) if f.name != "memory")
+
+
+def save_position(path: Path, position: Position) -> None:
+    """Write a position."""
+    tensors: dict[str, Tensor] = {
+        f"server.{name}": getattr(position.server, name).clone().contiguous() for name in _STATE
+    }
+    for name, task in position.tasks.items():
+        tensors[f"task.{name}"] = torch.from_numpy(np.frombuffer(task, np.uint8).copy())
+    about = {
+        "format": FORMAT,
+        "roster": json.dumps([vars(j) for j in position.roster]),
+        "entry": position.entry.to_json(),
+    }
+    write_atomic(path, lambda temporary: save_file(tensors, temporary, about))
+
+
+def load_position(path: Path) -> Position | None:
+    """Read a position; None where there is none yet."""
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, "pt") as file:
+            about = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise MotifairError(f"{path} is damaged; put back a copy of it.") from error
+    if about.get("format") != FORMAT:
+        raise MotifairError(f"{path} is no position of a run; use another folder.")
+    roster = tuple(
+        Joined(j["name"], j["graphs"], tuple(j["motifs"])) for j in json.loads(about["roster"])
+    )
+    return Position(
+        roster,
+        ServerState(**{name: tensors[f"server.{name}"] for name in _STATE}),
+        {j.name: tensors[f"task.{j.name}"].numpy().tobytes() for j in roster},
+        Entry.from_json(about["entry"]),
+    )

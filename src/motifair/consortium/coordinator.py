@@ -1,0 +1,417 @@
+"""The server of a deployed federation: tasks out, uploads in, one round after another.
+
+It maps a `Position` to the next one and keeps nothing else, so that a run can go on from any
+position that was saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from motifair.consortium.agent import LOST
+from motifair.consortium.keys import verifier
+from motifair.consortium.limits import REJECTED, believed_sizes, shorten, too_long, usual_length
+from motifair.consortium.member_data import make_model
+from motifair.consortium.privacy import longest
+from motifair.consortium.terms import Terms
+from motifair.consortium.validation import Accepted, Shape, open_upload
+from motifair.consortium.wire import FINISH, JOIN, TRAIN, BadRecordError, Download, Upload
+from motifair.federation.contract import check_round
+from motifair.federation.protocol import Downloads, Uploads
+from motifair.federation.server import Record, Server, ServerState, masked_blocks
+from motifair.mechanism.alignment import ALIGNMENTS
+from motifair.mechanism.allocation import reward_ratio, sparsify
+from motifair.mechanism.settlement import to_pico
+from motifair.mechanism.value import quantised
+from motifair.methods import make_method
+from motifair.motifs.vocabulary import MotifIndex
+from motifair.statements.accounts import Accounts
+from motifair.statements.entry import Entry, Line, clean_reason
+from motifair.statements.entry import Terms as Agreed
+
+MOST_BYTES_TO_JOIN = 2**28
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A member as it joined: how many graphs it trains on, and its motifs."""
+
+    name: str
+    graphs: int
+    motifs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a run stands: who joined, the server's state, the tasks of the next round by agent,
+    and the last entry of the ledger.
+    """
+
+    roster: tuple[Joined, ...]
+    server: ServerState
+    tasks: Mapping[str, bytes]
+    entry: Entry
+
+    @property
+    def round(self) -> int:
+        """Rounds done."""
+        return self.entry.round
+
+
+class Coordinator:
+    """Serves the members of `terms` in one run; `keys` are their public keys, `operator` is the one
+    by which entries are signed, or ''.
+    """
+
+    def __init__(self, run: str, terms: Terms, keys: Mapping[str, str], operator: str = "") -> None:
+        self.run, self.terms, self.keys, self.operator = run, terms, keys, operator
+        self.verify = verifier(keys)
+        self.method = make_method(terms.config)
+        self.model = make_model(terms.config, terms.schema)
+        self.shared = self.model.layout.shared(self.method.share)
+
+    @property
+    def agreed(self) -> Agreed:
+        """The terms as they stand in the ledger."""
+        return self.terms.for_ledger(self.keys, self.operator)
+
+    def invitations(self) -> dict[str, bytes]:
+        """Return the tasks that ask members to join."""
+        return {name: self._task(name, JOIN, 0).encode() for name in self.terms.members}
+
+    def open(self, accepted: Mapping[str, Accepted], accounts: Accounts) -> Position:
+        """Begin with what all members said when they joined."""
+        roster = tuple(
+            Joined(name, accepted[name].upload.graphs, accepted[name].upload.motifs)
+            for name in self.terms.members
+        )
+        server = self.server(roster)
+        initial = self.model.layout.initial(self.terms.config.seed, torch.float32)
+        state = server.start(initial[self.shared])
+        if self.method.uses_prototypes:
+            local = torch.cat([_tensor(accepted[j.name].upload.prototypes) for j in roster])
+            prototypes, active = server.share_prototypes(
+                local, state.value, state.prototypes, state.active
+            )
+            state = replace(state, prototypes=prototypes, active=active)
+        entry = accounts.agree(self.agreed)
+        nothing = torch.zeros(len(roster), len(state.weights))
+        downloads = Downloads(nothing, torch.ones(len(roster)), *server.for_agents(state))
+        return Position(roster, state, self._tasks(roster, state, downloads, entry, set()), entry)
+
+    def change(
+        self, position: Position, accepted: Mapping[str, Accepted], accounts: Accounts
+    ) -> Position:
+        """Go on with other members, or other terms or keys of the same: `accepted` has what
+        newcomers said when they joined.
+
+        A newcomer begins with the value 1/N; those who stay share the rest in proportion. Motifs
+        that only members who left had are forgotten.
+        """
+        stayed = {j.name: j for j in position.roster if j.name in self.terms.members}
+        new = {n: Joined(n, a.upload.graphs, a.upload.motifs) for n, a in accepted.items()}
+        roster = tuple((stayed | new)[name] for name in self.terms.members)
+        server = self.server(roster)
+        state = position.server
+        if roster != position.roster:
+            state = self._carried(position, roster, server)
+        entry = accounts.agree(self.agreed)
+        nothing = torch.zeros(len(roster), len(state.weights))
+        downloads = Downloads(nothing, torch.ones(len(roster)), *server.for_agents(state))
+        tasks = self._tasks(roster, state, downloads, entry, set(new))
+        for name in stayed:  # what they were to be told is still to be told
+            told, now = Download.decode(position.tasks[name]), Download.decode(tasks[name])
+            about = {f: getattr(now, f) for f in ("task", "terms", "number", "head")}
+            tasks[name] = replace(told, **about).encode()
+        return Position(roster, state, tasks, entry)
+
+    def _carried(self, position: Position, roster: Sequence[Joined], server: Server) -> ServerState:
+        old, fresh = position.server, server.start(position.server.weights)
+        worth = {j.name: float(v) for j, v in zip(position.roster, old.value, strict=True)}
+        aligned = {j.name: float(v) for j, v in zip(position.roster, old.alignment, strict=True)}
+        kept = sum(worth.get(j.name, 0.0) for j in roster)
+        newcomers = sum(j.name not in worth for j in roster)
+        rest = 1 - newcomers / len(roster)
+        value = [
+            worth[j.name] * rest / kept if j.name in worth and kept > 0 else 1 / len(roster)
+            for j in roster
+        ]
+        prototypes, active = fresh.prototypes, fresh.active
+        if self.method.uses_motifs:
+            before = MotifIndex.of([j.motifs for j in position.roster]).keys
+            place = {key: k for k, key in enumerate(before)}
+            keys = MotifIndex.of([j.motifs for j in roster]).keys
+            here = torch.tensor(
+                [k for k, key in enumerate(keys) if key in place], dtype=torch.int64
+            )
+            there = torch.tensor([place[k] for k in keys if k in place], dtype=torch.int64)
+            prototypes[here], active[here] = old.prototypes[there], old.active[there]
+        return replace(
+            fresh,
+            round=old.round,
+            weights=old.weights,
+            value=quantised(torch.tensor(value, dtype=torch.float64)),
+            alignment=torch.tensor(
+                [aligned.get(j.name, torch.nan) for j in roster], dtype=torch.float64
+            ),
+            prototypes=prototypes,
+            active=active,
+        )
+
+    def collect(
+        self, tasks: Mapping[str, bytes], replies: Mapping[str, bytes], roster: Sequence[Joined]
+    ) -> tuple[dict[str, Accepted], dict[str, str]]:
+        """Open the answers: those that count, and why others do not."""
+        motifs = {j.name: len(j.motifs) for j in roster}  # nobody's, while they join
+        size, p = self.shared.stop - self.shared.start, self.terms.privacy
+        max_norm = min(self.terms.max_norm, longest(p.clip_update, p.noise_update, size))
+        accepted: dict[str, Accepted] = {}
+        rejected: dict[str, str] = {}
+        for name, sealed in replies.items():
+            task = Download.decode(tasks[name])
+            shape = partial(self._shape, motifs.get(name, 0))
+            if len(sealed) > self._most_bytes(motifs.get(name)):
+                rejected[name] = f"an upload of {len(sealed)} bytes"
+                continue
+            try:
+                accepted[name] = open_upload(
+                    task, sealed, self.verify, shape=shape, max_norm=max_norm
+                )
+            except BadRecordError as error:
+                rejected[name] = str(error)
+        return accepted, rejected
+
+    def too_long(
+        self, roster: Sequence[Joined], accepted: Mapping[str, Accepted]
+    ) -> dict[str, str]:
+        """Say whose updates are so long beside the others' of the round that they do not count."""
+        there = [j for j in roster if j.name in accepted]
+        updates = [_tensor(accepted[j.name].upload.update) for j in there]
+        length = torch.tensor([float(u.double().norm()) for u in updates], dtype=torch.float64)
+        steps = self._steps(roster)[[j.name in accepted for j in roster]]
+        usual = usual_length(length, steps)
+        return {
+            there[k].name: f"an update of length {length[k]:.4g}, where {usual[k]:.4g} is usual in "
+            f"this round, and {REJECTED:g} times that the most"
+            for k in too_long(length, steps).nonzero().flatten().tolist()
+        }
+
+    def next(
+        self,
+        position: Position,
+        accounts: Accounts,
+        accepted: Mapping[str, Accepted],
+        rejected: Mapping[str, str],
+        absent: Mapping[str, str],
+    ) -> tuple[Position, Record]:
+        """Take a round: value, settle, and make the tasks of the next one.
+
+        Below the quorum, or where the values of the present add up to nothing, there is no
+        evidence: all keep their values, and nobody is rewarded.
+        """
+        roster, server = position.roster, self.server(position.roster)
+        present = torch.tensor([j.name in accepted for j in roster])
+        enough = len(accepted) >= self.terms.quorum
+        idle = not enough or float(position.server.value[present].sum()) <= 0
+        if not idle:
+            uploads = self._uploads(roster, accepted)
+            state, downloads, record = server.step(
+                position.server, uploads, None if present.all() else present
+            )
+            row = {name: column.numpy() for name, column in record.items()}
+            check_round(self.method, position.round + 1, [j.name for j in roster], row)
+        else:
+            state, downloads, record = self._idle(server, position.server)
+        entry = accounts.settle(self._lines(roster, record, accepted, rejected, absent))
+        lost = {name for name, reason in absent.items() if LOST in reason}
+        # Where all stand at the server's model, whoever did not move with it is behind.
+        away = {j.name for j in roster if idle or j.name not in accepted}
+        behind = away if self.method.returning == "server" else lost
+        tasks = self._tasks(roster, state, downloads, entry, behind)
+        return Position(roster, state, tasks, entry), record
+
+    def server(self, roster: Sequence[Joined]) -> Server:
+        """Return the server of these members."""
+        index = [MotifIndex.of([j.motifs for j in roster])] if self.method.uses_motifs else []
+        return Server(
+            self.method,
+            self._sizes(roster),
+            masked_blocks(self.method, self.model),
+            index,
+            self.terms.config.hidden,
+            torch.tensor(self.terms.config.seed),
+        )
+
+    def _sizes(self, roster: Sequence[Joined]) -> Tensor:
+        """Return how many graphs each member trains on, as far as that is believed."""
+        ratio = self.terms.max_size_ratio
+        return torch.tensor(believed_sizes([j.graphs for j in roster], ratio))
+
+    def _steps(self, roster: Sequence[Joined]) -> Tensor:
+        return self.method.steps(self._sizes(roster))
+
+    def _idle(self, server: Server, state: ServerState) -> tuple[ServerState, Downloads, Record]:
+        """Let a round pass."""
+        agents = len(state.value)
+        new = replace(state, round=state.round + 1)
+        nothing = torch.zeros(agents, len(state.weights))
+        record = {
+            "value": state.value,
+            "alignment": torch.full_like(state.value, torch.nan),
+            "diversity": server.diversity,
+            "kept": torch.zeros_like(state.value),
+        }
+        return new, Downloads(nothing, torch.ones(agents), *server.for_agents(new)), record
+
+    def _uploads(self, roster: Sequence[Joined], accepted: Mapping[str, Accepted]) -> Uploads:
+        """Put uploads into rows, zeros for who is absent."""
+        found = {name: a.upload for name, a in accepted.items()}
+        size = self.shared.stop - self.shared.start
+        hidden = self.terms.config.hidden
+
+        def rows(name: str) -> Tensor:
+            empty = np.zeros(size, np.float32)
+            return torch.from_numpy(
+                np.stack(
+                    [getattr(found[j.name], name) if j.name in found else empty for j in roster]
+                )
+            )
+
+        def numbers(name: str) -> Tensor:
+            return torch.tensor([getattr(found.get(j.name), name, 0.0) for j in roster])
+
+        prototypes = None
+        if self.method.uses_prototypes:
+            parts = [
+                _tensor(found[j.name].prototypes)
+                if j.name in found
+                else torch.zeros(len(j.motifs), hidden)
+                for j in roster
+            ]
+            prototypes = torch.cat(parts)
+        gradient = rows("gradient") if self.method.uses_gradients else None
+        if gradient is not None and self.terms.config.alignment_against in ALIGNMENTS:
+            # Gradients are added up here. Where they vote, only their directions count.
+            gradient = shorten(gradient, torch.ones(len(roster)))
+        return Uploads(
+            update=shorten(rows("update"), self._steps(roster)),
+            gradient=gradient,
+            gradient_norm=numbers("gradient_norm"),
+            prototypes=prototypes,
+            loss=numbers("loss"),
+        )
+
+    def _lines(
+        self,
+        roster: Sequence[Joined],
+        record: Record,
+        accepted: Mapping[str, Accepted],
+        rejected: Mapping[str, str],
+        absent: Mapping[str, str],
+    ) -> list[Line]:
+        return [
+            Line(
+                agent=j.name,
+                status=_status(j.name, accepted, rejected),
+                reason=clean_reason(rejected.get(j.name) or absent.get(j.name, "")),
+                value=to_pico(float(record["value"][i])),
+                alignment=_pico_or_none(record["alignment"][i]),
+                diversity=_pico_or_none(record["diversity"][i]),
+                compensation=0,
+                kept=int(record["kept"][i]),
+                payoff=0,
+                upload=accepted[j.name].sha256 if j.name in accepted else "",
+                signature=accepted[j.name].signature if j.name in accepted else "",
+            )
+            for i, j in enumerate(roster)
+        ]
+
+    def _tasks(
+        self,
+        roster: Sequence[Joined],
+        state: ServerState,
+        downloads: Downloads,
+        entry: Entry,
+        behind: set[str],
+    ) -> dict[str, bytes]:
+        """Write to each agent what it alone may know; who is `behind` gets a model."""
+        round = entry.round + 1
+        last = round > self.terms.config.rounds
+        weights = self._models(state)
+        reward = downloads.reward.float().numpy()
+        ends = np.cumsum([len(j.motifs) for j in roster])
+        tasks = {}
+        for i, j in enumerate(roster):
+            task = self._task(j.name, FINISH if last else TRAIN, round)
+            task = replace(task, number=entry.number, head=entry.hash)
+            if j.name in behind:
+                task = replace(task, weights=weights[i].float().numpy())
+            else:
+                retained = float(downloads.retained[i])
+                task = replace(task, reward=reward[i], retained=retained)
+            if downloads.prototypes is not None and downloads.active is not None:
+                own = slice(int(ends[i]) - len(j.motifs), int(ends[i]))
+                task = replace(
+                    task,
+                    prototypes=downloads.prototypes[own].float().numpy(),
+                    active=downloads.active[own].numpy(),
+                )
+            tasks[j.name] = task.encode()
+        return tasks
+
+    def _models(self, state: ServerState) -> Tensor:
+        """Return the model that each agent would begin anew from, `(A, D)`: the server's, or, where
+        agents have models of their own, as much of what it has learnt as their values buy.
+        """
+        if self.method.returning == "server":
+            return state.weights.expand(len(state.value), -1)
+        initial = self.model.layout.initial(self.terms.config.seed, torch.float32)[self.shared]
+        ratio = reward_ratio(state.value, self.terms.config.beta)
+        blocks = masked_blocks(self.method, self.model)
+        return initial + sparsify(state.weights - initial, ratio, blocks)[0]
+
+    def _task(self, name: str, task: str, round: int) -> Download:
+        return Download(run=self.run, round=round, agent=name, task=task, terms=self.terms.digest)
+
+    def _most_bytes(self, motifs: int | None) -> int:
+        """Return how long an upload can be; of who joins it is not known how many motifs it has."""
+        if motifs is None:
+            return MOST_BYTES_TO_JOIN
+        size = int(self.shared.stop - self.shared.start)
+        return 2**16 + 4 * (2 * size + motifs * self.terms.config.hidden)
+
+    def _shape(self, motifs: int, upload: Upload) -> Shape:
+        """Return what arrays must look like; who joins says itself how many motifs it has."""
+        if upload.task == FINISH:
+            return Shape(None, None, None)
+        size = self.shared.stop - self.shared.start
+        count = len(upload.motifs) if upload.task == JOIN else motifs
+        prototypes = (count, self.terms.config.hidden) if self.method.uses_prototypes else None
+        if upload.task == JOIN:
+            return Shape(None, None, prototypes)
+        return Shape(size, size if self.method.uses_gradients else None, prototypes)
+
+
+def _status(
+    name: str, accepted: Mapping[str, Accepted], rejected: Mapping[str, str]
+) -> Literal["present", "absent", "rejected"]:
+    if name in accepted:
+        return "present"
+    return "rejected" if name in rejected else "absent"
+
+
+def _pico_or_none(number: Tensor) -> int | None:
+    return None if torch.isnan(number) else to_pico(float(number))
+
+
+def _tensor(array: np.ndarray | None) -> Tensor:
+    if array is None:
+        raise BadRecordError("an array is missing that the method needs")
+    return torch.from_numpy(array)

@@ -1,0 +1,240 @@
+"""The answers for programs, under /api: everything is read, nothing can be changed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator, Callable
+from enum import StrEnum
+from hashlib import sha256
+from typing import Annotated, Any
+
+from fastapi import APIRouter, HTTPException, Path, Query, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import Response, StreamingResponse
+
+from motifair.consortium.dashboard.access import Viewer
+from motifair.consortium.dashboard.curves import curves_of
+from motifair.consortium.dashboard.dependencies import AWAY, PROBLEMS, Desk, TheDesk, TheViewer
+from motifair.consortium.dashboard.views import Curves, Detail, Page, Summary
+from motifair.consortium.dashboard.watcher import View
+from motifair.consortium.store.export import to_json
+from motifair.errors import MotifairError
+from motifair.statements.entry import LARGEST
+
+BEAT = 15.0  # seconds between signs of life, by which proxies keep a stream open
+STREAMS = 500
+JSON = "application/json"
+
+api = APIRouter(prefix="/api", responses=PROBLEMS)
+
+Run = Annotated[str, Path(max_length=300, description="The name of a run in the ledger.")]
+Number = Annotated[int, Path(ge=0, le=LARGEST)]
+PageNumber = Annotated[int, Query(ge=1, le=10**6)]
+Size = Annotated[int, Query(ge=1, le=200)]
+
+
+class Form(StrEnum):
+    """How a statement can be had."""
+
+    TXT = "txt"
+    JSON = "json"
+    HTML = "html"
+    PDF = "pdf"
+
+
+TYPES = {
+    Form.TXT: "text/plain; charset=utf-8",
+    Form.JSON: JSON,
+    Form.HTML: "text/html; charset=utf-8",
+    Form.PDF: "application/pdf",
+}
+
+
+def both(router: APIRouter, path: str, **options: Any) -> Callable[[Any], Any]:
+    """Answer GET, and HEAD without mention."""
+
+    def decorate(function: Any) -> Any:
+        router.add_api_route(path, function, methods=["GET"], **options)
+        router.add_api_route(
+            path, function, methods=["HEAD"], **(options | {"include_in_schema": False})
+        )
+        return function
+
+    return decorate
+
+
+@both(api, "/runs", response_model=list[Summary])
+async def runs(desk: TheDesk, viewer: TheViewer) -> Response:
+    """All runs of the ledger."""
+
+    def make() -> str:
+        return json.dumps([s.model_dump(mode="json") for s in desk.summaries(viewer)])
+
+    desk.check()
+    return Response(desk.cache.get(("runs", viewer), desk.feed.version, make), media_type=JSON)
+
+
+@both(api, "/runs/{run}", response_model=Detail)
+async def run(run: Run, desk: TheDesk, viewer: TheViewer) -> Response:
+    """One run: how far it is, who is there, whether its ledger fits."""
+    version = desk.view(run).version
+    made = desk.cache.get(
+        ("run", run, viewer), version, lambda: desk.detail(run, viewer).model_dump_json()
+    )
+    return Response(made, media_type=JSON)
+
+
+@both(api, "/runs/{run}/curves", response_model=Curves)
+async def curves(
+    run: Run, desk: TheDesk, viewer: TheViewer, points: Annotated[int, Query(ge=4, le=2000)] = 500
+) -> Response:
+    """Values and payoffs by round: of all agents for the operator, else of the agent itself."""
+    view = desk.view(run)
+    made = desk.cache.get(
+        ("curves", run, viewer, points),
+        (id(view.book), view.entries),
+        lambda: curves_of(view.book, points, viewer.agent).model_dump_json(),
+    )
+    return Response(made, media_type=JSON)
+
+
+@both(api, "/runs/{run}/entries", response_model=Page)
+async def entries(
+    run: Run, desk: TheDesk, viewer: TheViewer, page: PageNumber = 1, size: Size = 25
+) -> Response:
+    """Entries of the ledger in brief, newest first."""
+    return Response(page_of(desk.view(run), page, size).model_dump_json(), media_type=JSON)
+
+
+@both(api, "/runs/{run}/entries/{number}", response_model=dict[str, Any])
+async def entry(run: Run, number: Number, desk: TheDesk, viewer: TheViewer) -> Response:
+    """One entry as it is hashed, with everybody's line: for the operator."""
+    if not viewer.is_operator:
+        raise HTTPException(403, "An entry has everybody's payoffs; your statement has yours.")
+    view = desk.view(run)
+    if number >= view.entries:
+        raise HTTPException(404, "There is no such entry.")
+    found = await run_in_threadpool(_from_ledger, lambda: desk.feed.entry(run, number))
+    return Response(json.dumps(to_json([found])[0], indent=1), media_type=JSON)
+
+
+@both(
+    api,
+    "/runs/{run}/statements/{agent}",
+    response_class=Response,
+    responses={
+        200: {"content": {kind.partition(";")[0]: {} for kind in TYPES.values()}},
+        409: {"description": "The ledger does not fit."},
+    },
+)
+async def statement(
+    run: Run,
+    agent: Annotated[str, Path(max_length=300)],
+    desk: TheDesk,
+    viewer: TheViewer,
+    format: Form = Form.TXT,
+) -> Response:
+    """An agent's statement, to download: the operator may have all, an agent its own."""
+    if not viewer.may_see(agent):
+        raise HTTPException(403, "This is not your statement.")
+    view = desk.view(run)
+    if agent not in view.book.series:
+        raise HTTPException(404, "There is no such agent in this run.")
+    if not view.detail.summary.fits:
+        raise HTTPException(409, "The ledger does not fit, so there are no statements.")
+    content = await run_in_threadpool(_statement, desk, view, agent, format)
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{run}-{agent}")
+    about = {"Content-Disposition": f'attachment; filename="{name}.{format}"'}
+    return Response(content, media_type=TYPES[format], headers=about)
+
+
+def _from_ledger(read: Callable[[], Any]) -> Any:
+    try:
+        found = read()
+    except MotifairError:
+        raise HTTPException(503, AWAY, {"Retry-After": "5"}) from None
+    if found is None:
+        raise HTTPException(404, "There is no such entry.")
+    return found
+
+
+def _statement(desk: Desk, view: View, agent: str, form: Form) -> str | bytes:
+    """Make a statement, once for each state of the ledger."""
+    run = view.book.run
+
+    def make() -> str | bytes:
+        from motifair.report import statement as report
+        from motifair.statements.statement import make_statement
+
+        found = _from_ledger(lambda: desk.feed.entries(run))
+        graphs, motifs = _roster(desk, run)
+        made = make_statement(found, agent, graphs=graphs, motifs=motifs)
+        if form is Form.JSON:
+            return json.dumps(made.to_json(), indent=1)
+        if form is Form.TXT:
+            return report.as_text(made, 80)
+        return report.as_html(made) if form is Form.HTML else report.as_pdf(made)
+
+    try:
+        return desk.documents.get((run, agent, form), (id(view.book), view.entries), make)
+    except MotifairError as error:  # say, what makes PDFs is not installed
+        raise HTTPException(404, str(error)) from None
+
+
+def _roster(desk: Desk, run: str) -> tuple[dict[str, int], dict[str, tuple[str, ...]]]:
+    """Return how many graphs and which motifs each agent has, where the run's folder is known."""
+    from motifair.consortium.checkpoint import load_position
+    from motifair.consortium.rounds import POSITION
+
+    folder = desk.feed.folder(run)
+    try:
+        position = None if folder is None else load_position(folder / POSITION)
+    except MotifairError:
+        position = None
+    roster = () if position is None else position.roster
+    return {j.name: j.graphs for j in roster}, {j.name: j.motifs for j in roster}
+
+
+def page_of(view: View, page: int, size: int) -> Page:
+    """Return some rows of the ledger, newest first."""
+    rows = view.book.rows[: view.entries]
+    end = len(rows) - (page - 1) * size
+    shown = rows[max(end - size, 0) : max(end, 0)]
+    return Page(page=page, pages=max(1, -(-len(rows) // size)), entries=shown[::-1])
+
+
+def stream(
+    desk: Desk, request: Request, viewer: Viewer, render: Callable[[], str]
+) -> StreamingResponse:
+    """Push what `render` makes, now and whenever it changes (Server-Sent Events)."""
+    if desk.streams >= STREAMS:
+        raise HTTPException(429, "Too many pages listen already; close some.")
+    known = request.headers.get("last-event-id", "")
+    about = {"X-Accel-Buffering": "no"}  # nginx would keep events back
+    return StreamingResponse(
+        _events(desk, lambda: desk.still(request, viewer), known, render),
+        media_type="text/event-stream",
+        headers=about,
+    )
+
+
+async def _events(
+    desk: Desk, allowed: Callable[[], bool], known: str, render: Callable[[], str]
+) -> AsyncIterator[str]:
+    """Yield each state once; a browser that comes back names the last one it has in `known`."""
+    feed, here = desk.feed, None
+    desk.streams += 1
+    try:
+        yield "retry: 2000\n\n"
+        while not feed.stopping and allowed():
+            version = feed.version
+            kind, text = ("problem", AWAY) if feed.problem else ("parts", render())
+            mark = sha256(text.encode()).hexdigest()[:16]
+            if mark not in (here, known):
+                yield f"id: {mark}\nevent: {kind}\ndata: {json.dumps(text)}\n\n"
+            here, known = mark, ""
+            while not (feed.stopping or await feed.changed(version, BEAT)):
+                yield ": still here\n\n"
+    finally:
+        desk.streams -= 1

@@ -1,0 +1,117 @@
+"""The dashboard as an ASGI application."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from typing import Annotated
+
+from fastapi import FastAPI, HTTPException, Path, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.types import ASGIApp
+
+from motifair.consortium.dashboard.access import Access
+from motifair.consortium.dashboard.api import api, both
+from motifair.consortium.dashboard.assets import ASSETS
+from motifair.consortium.dashboard.dependencies import Desk, TheViewer
+from motifair.consortium.dashboard.guard import Guard
+from motifair.consortium.dashboard.pages import error_page, pages
+from motifair.consortium.dashboard.watcher import Feed
+
+FOREVER = "public, max-age=31536000, immutable"
+
+
+class Dashboard(FastAPI):
+    """A FastAPI application with a guard around all of it, its own error pages included."""
+
+    hosts: Sequence[str] = ()
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Put the guard outside."""
+        return Guard(super().build_middleware_stack(), self.hosts, self.state.desk.access.is_open)
+
+
+def make_app(feed: Feed, access: Access, hosts: Sequence[str] = ()) -> Dashboard:
+    """Make the application; `hosts` are the names it may be called by, none for any."""
+    app = Dashboard(
+        title="motifair dashboard",
+        openapi_url=None,  # below, for the operator; FastAPI's own pages load from elsewhere
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=_lifespan,
+    )
+    app.state.desk, app.hosts = Desk(feed, access), hosts
+    app.include_router(api)
+    app.include_router(pages)
+    both(app.router, "/assets/{name}", include_in_schema=False)(_asset)
+    both(app.router, "/openapi.json", include_in_schema=False)(_schema)
+    app.add_exception_handler(StarletteHTTPException, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(Exception, _failed)
+    return app
+
+
+@contextlib.asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Read the ledger as long as the server runs."""
+    feed: Feed = app.state.desk.feed
+    await asyncio.to_thread(feed.look)
+    watching = asyncio.create_task(feed.watch())
+    yield
+    watching.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await watching
+    feed.close()
+
+
+async def _asset(
+    name: Annotated[str, Path(max_length=100)], request: Request, v: str = ""
+) -> Response:
+    """One of the files that pages need."""
+    found = ASSETS.known.get(name)
+    if found is None:
+        raise HTTPException(404, "There is no such file.")
+    zipped = "gzip" in request.headers.get("accept-encoding", "")
+    about = {
+        "Cache-Control": FOREVER if v == found.version else "no-cache",
+        "Vary": "Accept-Encoding",
+    }
+    about |= {"Content-Encoding": "gzip"} if zipped else {}
+    content = found.zipped if zipped else found.content
+    return Response(content, media_type=found.kind, headers=about)
+
+
+async def _schema(request: Request, viewer: TheViewer) -> Response:
+    """The description of the API, for the operator's programs."""
+    if not viewer.is_operator:
+        raise HTTPException(403, "The description of the API is for the operator.")
+    return JSONResponse(request.app.openapi())
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, StarletteHTTPException)
+    if request.url.path.startswith(("/api", "/openapi", "/assets")):
+        return JSONResponse({"detail": error.detail}, error.status_code, error.headers)
+    unknown = error.status_code == 404 and error.detail == "Not Found"
+    sentence = "There is no such page." if unknown else str(error.detail)
+    made = error_page(error.status_code, sentence)
+    made.headers.update(error.headers or {})
+    return made
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    told = [{k: e[k] for k in ("loc", "msg", "type")} for e in error.errors()]
+    if request.url.path.startswith("/api"):
+        return JSONResponse({"detail": told}, 422)
+    words = "; ".join(f"{e['loc'][-1]}: {e['msg']}" for e in told)
+    return error_page(422, f"The address cannot be understood ({words}).")
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    """Answer for what nobody foresaw; the details are in the server's log alone."""
+    return JSONResponse({"detail": "The dashboard failed; its log says why."}, 500)

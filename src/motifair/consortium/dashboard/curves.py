@@ -1,0 +1,45 @@
+"""Which curves are drawn, and with how many points."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from motifair.consortium.dashboard.run_index import Book, Series
+from motifair.consortium.dashboard.views import Curve, Curves
+from motifair.report.charts import thin
+
+ALL = 12  # agents that can be told apart in one picture
+MOST = 60  # curves in one picture, the pale ones included
+
+
+def curves_of(book: Book, points: int, agent: str | None = None) -> Curves:
+    """Return the curves of all agents, or of one.
+
+    Up to twelve agents are all marked; of more, the six best and the six least paid are, and as
+    many of the others as can be drawn stand behind them.
+    """
+    terms = book.verification.books.terms
+    known = {name: s for name, s in book.series.copy().items() if len(s.rounds)}
+    names = sorted(known, key=lambda name: (-known[name].paid[-1], name))
+    if agent is not None:
+        names = [name for name in names if name == agent]
+    marked = set(names if len(names) <= ALL else names[: ALL // 2] + names[-ALL // 2 :])
+    others = [name for name in names if name not in marked]
+    shown = sorted(marked) + others[: MOST - len(marked)]
+    return Curves(
+        run=book.run,
+        currency=terms.currency if terms else "",
+        agents=len(terms.members) if terms else 0,
+        curves=[_curve(name, known[name], name in marked, points) for name in shown],
+    )
+
+
+def _curve(name: str, series: Series, marked: bool, points: int) -> Curve:
+    at = thin(np.array(series.values[: len(series.rounds)]), points).tolist()
+    return Curve(
+        agent=name,
+        marked=marked,
+        rounds=[series.rounds[k] for k in at],
+        value=[round(series.values[k], 6) for k in at],
+        paid=[round(series.paid[k], 6) for k in at],
+    )

@@ -1,0 +1,193 @@
+"""The pages for people: made here whole, so that they can be read without any script."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import parse_qs, quote, urlsplit
+
+from fastapi import APIRouter, HTTPException, Path, Query, Request
+from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from motifair.consortium.dashboard.access import LASTS, Viewer
+from motifair.consortium.dashboard.api import Form, PageNumber, both, page_of, stream
+from motifair.consortium.dashboard.assets import ASSETS
+from motifair.consortium.dashboard.dependencies import COOKIE, Desk, TheDesk, TheViewer
+
+ROWS = 25  # entries on one page
+MOST_AGENTS = 200  # in the table of a page; the API has them all
+LONGEST = 4096  # bytes of a form
+
+pages = APIRouter(include_in_schema=False)
+
+RunName = Annotated[str, Path(max_length=300)]
+
+
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("motifair.consortium.dashboard", "assets"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals |= {
+        "asset": ASSETS.address,
+        "forms": list(Form),
+        "plotly_styles": lambda: ASSETS.plotly_styles,
+    }
+    made.filters |= {"path": lambda name: quote(name, safe="")}
+    made.tests |= {"addressable": addressable}
+    return made
+
+
+def addressable(name: str) -> bool:
+    """Tell whether a run's name can stand in an address; others are listed without a link.
+
+    >>> addressable("first"), addressable(".."), addressable("a/b")
+    (True, False, False)
+    """
+    return name.isprintable() and "/" not in name and name.strip(". ") != "" and len(name) <= 300
+
+
+def render(template: str, **content: object) -> str:
+    """Fill in a page."""
+    return TEMPLATES.get_template(template).render(content)
+
+
+def parts_of_runs(desk: Desk, viewer: Viewer) -> str:
+    """Make what changes on the first page."""
+    return desk.cache.get(
+        ("parts", viewer),
+        desk.feed.version,
+        lambda: render("runs_parts.html", runs=desk.summaries(viewer), viewer=viewer),
+    )
+
+
+def parts_of_run(desk: Desk, viewer: Viewer, run: str, page: int) -> str:
+    """Make what changes on the page of a run."""
+    view = desk.view(run)
+
+    def make() -> str:
+        detail = desk.detail(run, viewer)
+        names = sorted({*view.book.series}) if viewer.is_operator else [viewer.agent]
+        return render(
+            "run_parts.html",
+            detail=detail,
+            run=detail.summary,
+            viewer=viewer,
+            shown=detail.agents[:MOST_AGENTS],
+            statements=[name for name in names[:MOST_AGENTS] if name in view.book.series],
+            ledger=page_of(view, page, ROWS),
+        )
+
+    return desk.cache.get(("parts", viewer, run, page), view.version, make)
+
+
+@both(pages, "/")
+async def overview(desk: TheDesk, viewer: TheViewer) -> Response:
+    """All runs."""
+    desk.check()
+    return HTMLResponse(
+        render("runs.html", parts=parts_of_runs(desk, viewer), viewer=viewer, **_about(desk))
+    )
+
+
+@both(pages, "/runs/{run}")
+async def run(run: RunName, desk: TheDesk, viewer: TheViewer, page: PageNumber = 1) -> Response:
+    """One run."""
+    parts = parts_of_run(desk, viewer, run, page)
+    made = desk.cache.get(
+        ("page", viewer, run, page),
+        parts,
+        lambda: render("run.html", parts=parts, run=run, page=page, viewer=viewer, **_about(desk)),
+    )
+    return HTMLResponse(made)
+
+
+@pages.get("/api/events")
+async def runs_events(request: Request, desk: TheDesk, viewer: TheViewer) -> StreamingResponse:
+    """Push what changes on the first page."""
+    return stream(desk, request, viewer, lambda: parts_of_runs(desk, viewer))
+
+
+@pages.get("/api/runs/{run}/events")
+async def run_events(
+    request: Request, run: RunName, desk: TheDesk, viewer: TheViewer, page: PageNumber = 1
+) -> StreamingResponse:
+    """Push what changes on the page of a run."""
+    desk.view(run)
+    return stream(desk, request, viewer, lambda: parts_of_run(desk, viewer, run, page))
+
+
+@both(pages, "/login")
+async def login_form(desk: TheDesk, failed: Annotated[bool, Query()] = False) -> Response:
+    """Ask for a token."""
+    if desk.access.is_open:
+        return RedirectResponse("/", 303)
+    return HTMLResponse(render("login.html", failed=failed, viewer=None))
+
+
+@pages.post("/login")
+async def login(request: Request, desk: TheDesk) -> Response:
+    """Take a token, and give a session for it: the one thing that is not only read."""
+    _check_origin(request)
+    token = (await _form(request)).get("token", "")
+    viewer = desk.by_token(token, request)
+    if viewer is None:
+        return RedirectResponse("/login?failed=true", 303)
+    response = RedirectResponse("/", 303)
+    response.set_cookie(
+        COOKIE,
+        desk.access.log_in(viewer),
+        max_age=int(LASTS),
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
+    return response
+
+
+@pages.post("/logout")
+async def logout(request: Request, desk: TheDesk) -> Response:
+    """End a session."""
+    _check_origin(request)
+    desk.access.log_out(request.cookies.get(COOKIE, ""))
+    response = RedirectResponse("/login", 303)
+    response.delete_cookie(COOKIE)
+    return response
+
+
+async def _form(request: Request) -> dict[str, str]:
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > LONGEST:
+            raise HTTPException(413, "That is too long for a token.")
+    return {name: values[0].strip() for name, values in parse_qs(body.decode("latin-1")).items()}
+
+
+def _check_origin(request: Request) -> None:
+    """Take forms from our own pages only; browsers say where a form stood, in one of two ways."""
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site is not None:
+        ours = site in ("same-origin", "none")
+    else:
+        ours = origin is None or urlsplit(origin).netloc == request.headers.get("host")
+    if not ours:
+        raise HTTPException(403, "Forms are taken from this dashboard's own pages only.")
+
+
+def _about(desk: Desk) -> dict[str, object]:
+    return {"open": desk.access.is_open}
+
+
+def error_page(status: int, sentence: str) -> Response:
+    """Say in a page what went wrong; who has no session is asked for a token."""
+    if status == 401:
+        return RedirectResponse("/login", 303)
+    page = render("error.html", status=status, sentence=sentence, viewer=None)
+    return HTMLResponse(page, status)
+
+
+TEMPLATES = _environment()

@@ -1,0 +1,93 @@
+"""One run of the ledger, read entry by entry, verified on the way, and kept small."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from motifair.consortium.dashboard.views import Row
+from motifair.statements.entry import GENESIS, Entry, Line, decimal
+from motifair.statements.verification import Finding, Head, Verification
+
+
+@dataclass
+class Series:
+    """An agent through the rounds: its value, and what it was paid in all, as numbers to draw."""
+
+    rounds: array[int] = field(default_factory=lambda: array("q"))
+    values: array[float] = field(default_factory=lambda: array("d"))
+    paid: array[float] = field(default_factory=lambda: array("d"))
+
+
+class Book:
+    """What the dashboard keeps of a run: figures to draw, a row for each entry, the last lines.
+
+    What comes after the first entry that does not fit has a row, and counts nowhere else.
+    `missed` is for how many rounds an agent has been missing, `seen_in` when it was last present.
+    """
+
+    def __init__(self, run: str, heads: Iterable[Head] = ()) -> None:
+        self.run = run
+        self.verification = Verification(run, heads)
+        self.rows: list[Row] = []
+        self.series: dict[str, Series] = {}
+        self.last: dict[str, Line] = {}
+        self.missed: dict[str, int] = {}
+        self.seen_in: dict[str, int] = {}
+        self.settled = 0  # units that settled rounds paid
+        self.read: Head = (-1, GENESIS)  # the last entry that was read, fitting or not
+
+    def add(self, entry: Entry) -> None:
+        """Take an entry in."""
+        try:
+            fits = self.verification.take(entry)
+        except Exception as error:  # who owns the database can put anything into its cells
+            self._stop(entry.number, error)
+            fits = False
+        if fits and entry.kind == "round":
+            self._count(entry)
+        self.rows.append(self._row(entry, fits))
+        self.read = (entry.number, str(entry.recorded))
+
+    def broken(self, error: Exception) -> None:
+        """Note that the next entries cannot even be read."""
+        self._stop(self.read[0] + 1, error)
+
+    def _stop(self, number: int, error: Exception) -> None:
+        what = f"cannot be read ({type(error).__name__})"
+        self.verification.finding = Finding(number, None, "", what)
+
+    def _count(self, entry: Entry) -> None:
+        books = self.verification.books
+        self.settled += entry.budget if entry.settled else 0
+        self.last = {line.agent: line for line in entry.lines}
+        for line in entry.lines:
+            absent = line.status == "absent"
+            self.missed[line.agent] = self.missed.get(line.agent, 0) + 1 if absent else 0
+            if line.status == "present":
+                self.seen_in[line.agent] = entry.round
+            paid = books.earned[line.agent] - books.fined[line.agent]
+            drawn = self.series.setdefault(line.agent, Series())
+            drawn.values.append(line.value / 1e12)
+            drawn.paid.append(paid / 10**books.agreed.digits)
+            drawn.rounds.append(entry.round)  # last: who draws meanwhile goes by its length
+
+    def _row(self, entry: Entry, fits: bool) -> Row:
+        terms = self.verification.books.terms
+        return Row(
+            number=_whole(entry.number),
+            kind=str(entry.kind),
+            round=_whole(entry.round),
+            settled=entry.settled,
+            present=sum(line.status == "present" for line in entry.lines),
+            members=len(entry.lines),
+            budget=decimal(_whole(entry.budget), terms.digits if terms else 0),
+            hash=str(entry.recorded or ""),
+            fits=fits,
+        )
+
+
+def _whole(cell: Any) -> int:
+    return cell if isinstance(cell, int) else 0

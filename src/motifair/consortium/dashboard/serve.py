@@ -1,0 +1,79 @@
+"""Serve the dashboard until somebody ends it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Sequence
+from types import FrameType
+
+import uvicorn
+
+from motifair.consortium.dashboard.access import Access, check_access, is_loopback
+from motifair.consortium.dashboard.app import make_app
+from motifair.consortium.dashboard.guard import LOOPBACK
+from motifair.consortium.dashboard.watcher import Feed
+from motifair.errors import MotifairError
+
+
+def serve(
+    feed: Feed,
+    access: Access,
+    *,
+    host: str,
+    port: int,
+    names: Sequence[str] = (),
+    ready: Callable[[str], None] = lambda address: None,
+) -> None:
+    """Serve until Ctrl-C; `ready` is told the address once it can be called.
+
+    `names` are those by which a proxy calls us. On this machine alone only its own names are
+    answered; elsewhere tokens guard everything, and any name will do unless some are given.
+    """
+    check_access(access, host, names)
+    local = is_loopback(host)
+    hosts = (*LOOPBACK, *(name.lower() for name in names)) if local or names else ()
+    listening = _listen(host, port)
+    config = uvicorn.Config(
+        make_app(feed, access, hosts),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        ws="none",
+        timeout_graceful_shutdown=3,
+    )
+    at = f"[{host}]" if ":" in host else host
+    ready(f"http://{at}:{listening.getsockname()[1]}/")
+    try:
+        Server(config, feed).run([listening])
+    except KeyboardInterrupt:
+        pass  # that is how one ends it
+    finally:
+        listening.close()
+
+
+class Server(uvicorn.Server):
+    """Ends open streams first: it would wait for them, and they never end by themselves."""
+
+    def __init__(self, config: uvicorn.Config, feed: Feed) -> None:
+        super().__init__(config)
+        self.feed = feed
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Hear that it is time to end."""
+        self.feed.stop()
+        super().handle_exit(sig, frame)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        kind, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        opened = socket.create_server(place[:2], family=kind, backlog=512)
+    except OSError as error:
+        raise MotifairError(
+            f"{host}:{port} cannot be listened on ({error.strerror}); "
+            "name another with --host and --port."
+        ) from error
+    # Head and body of an answer are written apart: the body must not wait 40 ms for the client to
+    # acknowledge the head. Connections have it from the socket they come in by.
+    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return opened

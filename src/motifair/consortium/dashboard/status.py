@@ -1,0 +1,44 @@
+"""What an agent does just now, from the server's moments and from the ledger."""
+
+from __future__ import annotations
+
+from motifair.consortium.dashboard.run_index import Book
+from motifair.consortium.dashboard.views import State, Status
+from motifair.consortium.live import PULSE, Moment
+
+GONE = 3  # rounds in a row without an upload
+SILENT = 4 * PULSE  # seconds without a pulse after which the server is taken to be down
+
+
+def state_of(book: Book, moment: Moment | None, now: float) -> State:
+    """Say how a run stands; without moments only whether it is finished is known."""
+    terms = book.verification.books.terms
+    if terms is not None and book.verification.books.round >= terms.rounds:
+        return "finished"
+    if moment is None:
+        return "open"
+    return "running" if now - moment.written_at < SILENT else "standing"
+
+
+def status_of(agent: str, book: Book, moment: Moment | None, state: State, now: float) -> Status:
+    """Say what an agent does.
+
+    training  was asked, has not answered yet, and has time
+    waiting   has answered, or was not asked for anything
+    late      missed the deadline of this round, or of the last one and has not answered since
+    gone      did so for several rounds
+
+    Where the server is not at work, its moments say nothing: then it is what the last round was.
+    """
+    missed = book.missed.get(agent, 0)
+    if moment is None or state not in ("running", "finished"):
+        line = book.last.get(agent)
+        return "gone" if missed >= GONE else line.status if line else "absent"
+    if agent in moment.answered:
+        return "waiting"
+    if missed >= GONE:
+        return "gone"
+    if agent not in moment.asked:
+        return "late" if missed else "waiting"
+    in_time = moment.open and now <= moment.deadline_at
+    return "training" if in_time and not missed else "late"

@@ -1,0 +1,274 @@
+"""The one reader of the ledger: all pages, answers and streams show what it read last.
+
+It looks every half second for what is new, reads only that, and wakes who waits. From time to time
+it reads everything again, so that a change in old entries is found, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from motifair.consortium.dashboard.run_index import Book
+from motifair.consortium.dashboard.status import state_of, status_of
+from motifair.consortium.dashboard.views import Agent, Detail, Exchange, Status, Summary
+from motifair.consortium.live import LIVE, Moment, read_moment
+from motifair.consortium.store.ledger import Ledger, open_ledger
+from motifair.errors import MotifairError
+from motifair.statements.entry import Entry, decimal
+from motifair.statements.verification import Finding, Head
+
+logger = logging.getLogger(__name__)
+
+PAUSE = 0.5  # seconds between two looks
+AGAIN = 60.0  # seconds between two readings of everything, at least
+SHARE = 50  # and at least so many times as long as such a reading takes
+
+Open = Callable[[], Ledger]
+
+
+@dataclass(frozen=True)
+class View:
+    """A run as it stood at one look. `version` differs whenever anything else in it does."""
+
+    version: int
+    detail: Detail
+    finding: Finding | None
+    book: Book
+    entries: int
+
+
+class Feed:
+    """Reads a ledger, and the moments of its runs where their folder is known.
+
+    `views` is replaced, never changed, so whoever has it can read on. `problem` is a sentence while
+    the ledger cannot be read.
+    """
+
+    def __init__(self, ledger: str | Path, runs: Path | None = None) -> None:
+        self.runs = runs
+        self._open: Open = partial(open_ledger, ledger, write=False)
+        self.ledger = self._open()
+        self.views: dict[str, View] = {}
+        self.version, self.problem, self.stopping = 0, "", False
+        self._books: dict[str, Book] = {}
+        self._whole_at, self._whole_took = -AGAIN, 0.0
+        self._checked_at = datetime.now(UTC)
+        self._changed = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def watch(self) -> None:
+        """Look again and again, until cancelled; wake who waits when something changed."""
+        self._loop = asyncio.get_running_loop()
+        while True:
+            before = self.version
+            await asyncio.to_thread(self.look)
+            if self.version != before:
+                self._wake()
+            await asyncio.sleep(PAUSE)
+
+    async def changed(self, version: int, timeout: float) -> bool:
+        """Wait until there is something newer than `version`; tell whether there is."""
+        if self.version == version and not self.stopping:
+            try:
+                await asyncio.wait_for(self._changed.wait(), timeout)
+            except TimeoutError:
+                return False
+        return self.version != version
+
+    def stop(self) -> None:
+        """End all streams; may be called from any thread, or by a signal."""
+        self.stopping = True
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+                self._loop.call_soon_threadsafe(self._wake)
+
+    def close(self) -> None:
+        """Let go of the ledger."""
+        self.ledger.close()
+
+    def look(self) -> None:
+        """Read what is new."""
+        try:
+            if time.monotonic() - self._whole_at >= max(AGAIN, SHARE * self._whole_took):
+                self._read_all()
+            else:
+                self._read_new()
+            problem = ""
+        except MotifairError as error:
+            problem = str(error)
+        except Exception as error:  # nothing may end the one who reads
+            problem = f"The ledger cannot be read ({error!r})."
+        if problem != self.problem:
+            logger.warning("%s", problem or "The ledger can be read again.")
+            self.problem, self.version = problem, self.version + 1
+        if not problem:
+            self._show()
+
+    def entries(self, run: str) -> list[Entry]:
+        """Read all entries of a run, for statements."""
+        return list(self.ledger.entries(run))
+
+    def entry(self, run: str, number: int) -> Entry | None:
+        """Read one entry of a run."""
+        return next(self.ledger.entries(run, number - 1), None)
+
+    def folder(self, run: str) -> Path | None:
+        """Return the folder of a run that the ledger has; its name is looked up, never joined."""
+        if self.runs is None or run not in self.views:
+            return None
+        return self._folders().get(run)
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _read_all(self) -> None:
+        """Read every run from its first entry; heads seen before must still be there."""
+        began = time.monotonic()
+        fresh = self._open()  # a read-only file may have been opened before it was first written
+        self.ledger.close()
+        self.ledger = fresh
+        books: dict[str, Book] = {}
+        for run in sorted({*self.ledger.runs(), *self._books}):
+            known = self._books.get(run)
+            books[run] = self._read(Book(run, known_heads(known)))
+            for number, agent in self.ledger.strays(run):
+                finding = Finding(number, None, agent, "the entry of this line is missing")
+                check = books[run].verification
+                check.finding = check.finding or finding
+                break
+        self._books, self._checked_at = books, datetime.now(UTC)
+        self._whole_at = time.monotonic()
+        self._whole_took = self._whole_at - began
+
+    def _read_new(self) -> None:
+        heads = self.ledger.heads()
+        for run in {*heads, *self._books}:
+            book, head = self._books.get(run) or Book(run), heads.get(run, (-1, ""))
+            if run not in self._books or head[0] > book.read[0]:
+                self._books[run] = self._read(book)
+            elif head != book.read and book.rows:  # cut off or written anew: a witness remembers
+                self._books[run] = self._read(Book(run, known_heads(book)))
+
+    def _read(self, book: Book) -> Book:
+        with _reading(book):
+            for entry in self.ledger.entries(book.run, book.read[0]):
+                book.add(entry)
+        return book
+
+    def _show(self) -> None:
+        """Make the views of runs that changed."""
+        now, folders = time.time(), self._folders()
+        views = {}
+        for run, book in sorted(self._books.items()):
+            folder = folders.get(run)
+            moment = None if folder is None else read_moment(folder / LIVE)
+            view = _view(book, moment, now, self._checked_at)
+            old = self.views.get(run)
+            if old is None or replace(view, version=old.version) != old:
+                self.version += 1
+                old = replace(view, version=self.version)
+            views[run] = old
+        self.views = views
+
+    def _folders(self) -> dict[str, Path]:
+        """Return the folders of runs by name, of an operator's folder or of its runs/."""
+        if self.runs is None:
+            return {}
+        inner = self.runs / "runs"
+        place = inner if inner.is_dir() else self.runs
+        try:
+            return {path.name: path for path in place.iterdir() if path.is_dir()}
+        except OSError:
+            return {}
+
+
+def known_heads(book: Book | None) -> list[Head]:
+    """Return what must still be in a ledger: the last entry that was seen to fit."""
+    if book is None:
+        return []
+    books = book.verification.books
+    return [*book.verification.kept.items()] or [(books.entries - 1, books.head)][: books.entries]
+
+
+@contextmanager
+def _reading(book: Book) -> Iterator[None]:
+    """Let the ledger be away, but not let one damaged row take the dashboard down."""
+    try:
+        yield
+    except MotifairError:
+        raise
+    except Exception as error:
+        logger.exception("run %s cannot be read", book.run)
+        book.broken(error)
+
+
+def _view(book: Book, moment: Moment | None, now: float, checked_at: datetime) -> View:
+    books, verdict = book.verification.books, book.verification.verdict
+    terms, state = books.terms, state_of(book, moment, now)
+    digits = terms.digits if terms else 0
+    members = sorted(terms.members) if terms else []
+    agents = [
+        _agent(name, book, moment, status_of(name, book, moment, state, now), digits)
+        for name in members
+    ]
+    counts: Counter[Status] = Counter(row.status for row in agents)
+    summary = Summary(
+        run=book.run,
+        method=terms.method if terms else "",
+        state=state,
+        round=books.round,
+        rounds=terms.rounds if terms else 0,
+        members=len(members),
+        present=sum(line.status == "present" for line in book.last.values()),
+        currency=terms.currency if terms else "",
+        budget=decimal(terms.budget if terms else 0, digits),
+        paid=decimal(book.settled, digits),
+        entries=len(book.rows),
+        head=books.head,
+        fits=verdict.fits,
+        finding="" if verdict.finding is None else str(verdict.finding),
+        checked_at=checked_at.replace(microsecond=0),
+    )
+    exchange = _exchange(moment) if moment and moment.open and state == "running" else None
+    detail = Detail(summary=summary, counts=dict(counts), exchange=exchange, agents=agents)
+    return View(0, detail, verdict.finding, book, len(book.rows))
+
+
+def _agent(name: str, book: Book, moment: Moment | None, status: Status, digits: int) -> Agent:
+    line, books = book.last.get(name), book.verification.books
+    seen = moment.seen.get(name) if moment else None
+    return Agent(
+        agent=name,
+        status=status,
+        seen_at=None if seen is None else _time(seen),
+        seen_in=book.seen_in.get(name),
+        outcome=line.status if line else "",
+        reason=line.reason if line else "",
+        value=line.value / 1e12 if line else None,
+        payoff=decimal(line.payoff if line else 0, digits),
+        paid=decimal(books.earned.get(name, 0) - books.fined.get(name, 0), digits),
+    )
+
+
+def _exchange(moment: Moment) -> Exchange:
+    return Exchange(
+        round=moment.round,
+        asked=len(moment.asked),
+        answered=len(moment.answered.keys() & set(moment.asked)),
+        asked_at=_time(moment.asked_at),
+        deadline_at=_time(moment.deadline_at),
+    )
+
+
+def _time(seconds: float) -> datetime:
+    return datetime.fromtimestamp(round(seconds), UTC)

@@ -1,0 +1,227 @@
+"""A whole federation on one machine: real processes, mutual TLS, a ledger, and the same once more
+in this process to compare.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import statistics
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from motifair.consortium.agent_process import HANDLER, make_handler, settings_of, state_of
+from motifair.consortium.checkpoint import load_position
+from motifair.consortium.coordinator import Coordinator
+from motifair.consortium.operate import run_federation, status
+from motifair.consortium.operator_folder import OPERATOR, SERVER, Office
+from motifair.consortium.rounds import POSITION, Drive
+from motifair.consortium.store.ledger import open_ledger
+from motifair.consortium.transports.inprocess import InProcess
+from motifair.errors import MotifairError
+from motifair.extras import require
+from motifair.files import write_atomic
+from motifair.graphs.dataset import EMBEDDED, agent_names, load_dataset
+from motifair.graphs.graph_set import GraphSet
+from motifair.graphs.read import Schema
+from motifair.graphs.split import make_split
+from motifair.graphs.tu import write_tu
+from motifair.statements.entry import Entry
+from motifair.statements.signatures import public_text
+from motifair.statements.verification import Verdict, verify
+
+RUN = "demo"
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Times:
+    """Median seconds of a round, of the slowest agent's part in it, and, where that was measured,
+    of a round of the engine in which nobody does anything.
+    """
+
+    round: float
+    slowest: float
+    empty: float | None
+
+    @property
+    def ratio(self) -> float | None:
+        """A round against an empty one and the slowest agent."""
+        return None if self.empty is None else self.round / (self.empty + self.slowest)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the demo found: the ledger, whether it fits, whether the same agents in one process give
+    the same ledger, and how long things took.
+    """
+
+    office: Office
+    entries: tuple[Entry, ...]
+    verdict: Verdict
+    same_in_one_process: bool
+    times: Times
+
+
+def demo(
+    folder: Path,
+    *,
+    agents: int,
+    rounds: int,
+    measure: bool = False,
+    tell: Tell = lambda words: None,
+) -> Shown:
+    """Provision, start, run, verify and compare a federation of agents with embedded graphs.
+
+    `measure` runs as many rounds again in which nobody does anything.
+    """
+    require("federation", "A federation between machines")
+    if folder.exists() and any(folder.iterdir()):
+        raise MotifairError(f"{folder} is not empty; use another folder.")
+    office = Office(folder)
+    tell("writing the members' graphs and the terms")
+    prepare(office, agents, rounds)
+    tell("provisioning: a startup kit for the server, the operator and each member")
+    office.provision()
+    with running(office, HANDLER, tell):
+        tell("all members are in; training")
+        run_federation(office, RUN, watch=progress(office, rounds, tell))
+    empty = empty_round(office, rounds, tell) if measure else None
+    with open_ledger(office.ledger, write=False) as ledger:
+        entries = tuple(ledger.entries(RUN))
+    tell("the same agents once more, in this process")
+    alone = in_one_process(office)
+    return Shown(
+        office,
+        entries,
+        verify(entries),
+        [e.hash for e in entries] == [e.hash for e in alone],
+        Times(_median_round(office), _slowest(office), empty),
+    )
+
+
+def prepare(office: Office, agents: int, rounds: int) -> None:
+    """Write each member's graphs, harmful and late members among them, and the terms."""
+    data = load_dataset(EMBEDDED, agents=agents, seed=0)
+    options = {"partition": "domains", "test_fraction": 0.1, "skew": 0.5, "perturbation": "none"}
+    split = make_split(data, agents=agents, seed=0, **options)  # type: ignore[arg-type]
+    shares = split.partition
+    for k, name in enumerate(agent_names(agents)):
+        own = np.sort(np.concatenate([shares.train[k], shares.test[k]]))
+        write_tu(split.graphs.select(own), graphs_of(office, name))
+    path = office.write_terms("demo", agent_names(agents), _schema(split.graphs))
+    # Several local epochs, so that so few rounds teach something.
+    training = f"rounds = {rounds}\nlocal_epochs = 5"
+    text = path.read_text().replace("rounds = 200", training)
+    write_atomic(path, text.replace("port = 8002", f"port = {_free_port()}"))
+
+
+def graphs_of(office: Office, name: str) -> Path:
+    """Where a member of the demo has its graphs."""
+    return office.folder / "graphs" / name
+
+
+@contextmanager
+def running(office: Office, handler: str, tell: Tell) -> Iterator[None]:
+    """Start the server and all agents as processes of their own; stop them at the end."""
+    from motifair.consortium.transports.nvflare.processes import start_server, start_site
+    from motifair.consortium.transports.nvflare.stopping import end_engine, keeping
+
+    with keeping(office.kit(OPERATOR)), ExitStack() as stack:
+        tell("starting the server")
+        place = str(office.folder.resolve())
+        stack.callback(end_engine, office.kit(SERVER))
+        start_server(office.kit(SERVER), {"office": place, "folder": place})
+        for name in office.terms.members:
+            tell(f"starting {name}")
+            kit = office.kit(name)
+            settings = settings_of(kit, graphs_of(office, name), None)
+            stack.callback(end_engine, kit)
+            start_site(kit, handler, settings, wait=120)
+        yield
+
+
+def progress(office: Office, rounds: int, tell: Tell) -> Callable[[], None]:
+    """Return what tells how far the run is."""
+    told = [-1]
+
+    def watch() -> None:
+        now = status(office, RUN).round
+        if now > told[0]:
+            told[0] = now
+            tell(f"round {now} of {rounds}")
+
+    return watch
+
+
+def in_one_process(office: Office) -> list[Entry]:
+    """Run the same agents in this process, with their own keys and seeds, on a ledger apart."""
+    scratch = office.folder / "in-one-process"
+    scratch.mkdir()
+    handlers = {}
+    for name in office.terms.members:
+        kit = office.kit(name)
+        state = scratch / name
+        state.mkdir()
+        write_atomic(state / "seed", (state_of(kit) / "seed").read_text())
+        handlers[name] = make_handler(name, settings_of(kit, graphs_of(office, name), state))
+    operator = public_text(office.operator())
+    coordinator = Coordinator(RUN, office.terms, office.keys(), operator)
+    with open_ledger(scratch / "ledger.sqlite", write=True) as ledger:
+        Drive(InProcess(handlers), coordinator, ledger, scratch / "run")()
+        return list(ledger.entries(RUN))
+
+
+def empty_round(office: Office, rounds: int, tell: Tell) -> float:
+    """Return the median seconds of a round in which agents only echo what they are sent."""
+    from motifair.consortium.transports.nvflare.segments import run_segment
+
+    position = load_position(office.run(RUN) / POSITION)
+    assert position is not None
+    size = max(len(task) for task in position.tasks.values())
+    with running(office, "motifair.consortium.transports.echo:make_echo", tell):
+        tell("rounds in which nobody does anything")
+        run_segment(
+            office.kit(OPERATOR),
+            members=office.terms.members,
+            driver="motifair.consortium.transports.echo:drive",
+            segment={"rounds": rounds, "bytes": size, "deadline": 60},
+            min_sites=len(office.terms.members),
+            timeout=600,
+        )
+    lines = (office.folder / "trial.jsonl").read_text().splitlines()
+    return statistics.median(float(json.loads(line)["seconds"]) for line in lines[1:])
+
+
+def _median_round(office: Office) -> float:
+    """Return the median of the seconds between one settled round and the next."""
+    lines = (office.run(RUN) / "times.txt").read_text().splitlines()
+    times = [float(line.split()[1]) for line in lines]
+    return statistics.median(np.diff(times).tolist() or [0.0])
+
+
+def _slowest(office: Office) -> float:
+    """Return the median over rounds of how long the slowest agent was at work."""
+    slowest: dict[int, float] = {}
+    for name in office.terms.members:
+        for line in (state_of(office.kit(name)) / "times.txt").read_text().splitlines():
+            round, seconds = int(line.split()[0]), float(line.split()[1])
+            if 0 < round <= office.terms.config.rounds:
+                slowest[round] = max(seconds, slowest.get(round, 0.0))
+    return statistics.median(slowest.values())
+
+
+def _schema(graphs: GraphSet) -> Schema:
+    return Schema.of(graphs, "auto")
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("localhost", 0))
+        port: int = found.getsockname()[1]
+        return port

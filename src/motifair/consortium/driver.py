@@ -1,0 +1,84 @@
+"""The server's side, inside the engine: one segment of a run's rounds."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from motifair.consortium.coordinator import Coordinator, Position
+from motifair.consortium.keys import signer
+from motifair.consortium.member_data import schema_features
+from motifair.consortium.operator_folder import Office
+from motifair.consortium.privacy import statement
+from motifair.consortium.rounds import Drive, server_model
+from motifair.consortium.store.lease import LedgerUnavailable
+from motifair.consortium.store.ledger import open_ledger
+from motifair.consortium.transports import Transport
+from motifair.errors import MotifairError
+from motifair.export.model import save_model
+from motifair.files import write_atomic
+from motifair.statements.entry import Entry
+from motifair.statements.signatures import public_text
+
+DRIVER = "motifair.consortium.driver:drive"
+
+
+def drive(transport: Transport, where: dict[str, Any]) -> None:
+    """Take a run some rounds further; leave a note of how the segment ended."""
+    torch.set_num_threads(1)
+    office, segment = Office(Path(where["office"])), where["segment"]
+    folder = office.run(segment["run"])
+    folder.mkdir(parents=True, exist_ok=True)
+    note = {"segment": segment["number"], "finished": False, "problem": "", "passing": False}
+    try:
+        note["finished"] = _drive(transport, office, segment)
+    except MotifairError as error:
+        note["problem"], note["passing"] = str(error), isinstance(error, LedgerUnavailable)
+    write_atomic(folder / "segment.json", json.dumps(note))
+
+
+def _drive(transport: Transport, office: Office, segment: dict[str, Any]) -> bool:
+    run, key = segment["run"], office.operator()
+    coordinator = Coordinator(run, office.terms, office.keys(), public_text(key))
+    folder = office.run(run)
+
+    def keep(position: Position) -> None:
+        _export(coordinator, position, folder / "model")
+
+    with open_ledger(office.ledger, write=True) as ledger:
+        watch = Watch(folder / "times.txt")
+        go_on = Drive(transport, coordinator, ledger, folder, watch, keep, signer(key))
+        return go_on(rounds=segment["rounds"])
+
+
+def _export(coordinator: Coordinator, position: Position, folder: Path) -> None:
+    terms = coordinator.terms
+    card = {
+        "method": terms.config.method,
+        "agent": "server",
+        "rounds": position.round,
+        "ledger_head": position.entry.hash,
+        "classes": list(terms.schema.classes),
+        "privacy": {
+            **statement(terms.privacy, terms.config.rounds),
+            "covers": "what was sent to the server, and so this model",
+        },
+    }
+    weights = server_model(coordinator, position)
+    save_model(folder, weights, coordinator.model, schema_features(terms.schema), card)
+
+
+class Watch:
+    """Writes down when each round was settled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __call__(self, entry: Entry) -> None:
+        """Hear of an entry."""
+        with self.path.open("a") as file:
+            file.write(f"{entry.round} {time.time():.3f}\n")

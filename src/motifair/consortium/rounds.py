@@ -1,0 +1,218 @@
+"""The rounds of a deployed run, so that a crash at any instant loses and repeats no payment.
+
+After each round the position is saved, with the round's entry in it, and then the entry goes into
+the ledger, where the same entry twice is one. Whoever goes on from a saved position gives its entry
+to the ledger again first. A round that was not saved is made anew, and since agents answer the same
+task with the same bytes, it comes out the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+
+from motifair.consortium.agent import OTHER_TERMS
+from motifair.consortium.checkpoint import load_position, save_position
+from motifair.consortium.coordinator import Coordinator, Position
+from motifair.consortium.live import LIVE, Live
+from motifair.consortium.store.lease import LedgerUnavailable
+from motifair.consortium.store.ledger import Ledger
+from motifair.consortium.transports import Transport
+from motifair.consortium.validation import Accepted
+from motifair.errors import MotifairError
+from motifair.files import write_atomic, write_json
+from motifair.statements.accounts import Accounts
+from motifair.statements.entry import Entry
+
+POSITION, RESULT = "position.safetensors", "result.json"
+JOIN_TRIES = 3
+PATIENCE = 600.0  # seconds that a ledger may be away before the run ends
+
+Tell = Callable[[Entry], None]
+
+
+@dataclass(frozen=True)
+class Drive:
+    """All that a run needs on the server's side; `folder` is its own.
+
+    `tell` hears of every entry, `keep` of the last position, before the run counts as finished.
+    `sign` signs entries with the key of the coordinator's `operator`.
+    """
+
+    transport: Transport
+    coordinator: Coordinator
+    ledger: Ledger
+    folder: Path
+    tell: Tell = lambda entry: None
+    keep: Callable[[Position], None] = lambda position: None
+    sign: Callable[[bytes], bytes] | None = None
+
+    @cached_property
+    def live(self) -> Live:
+        """What who watches is told of the exchanges."""
+        return Live(self.folder / LIVE)
+
+    def __call__(self, *, rounds: int | None = None) -> bool:
+        """Go on with the run, for at most so many rounds; return whether it is finished."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if (self.folder / RESULT).exists():
+            return True
+        with self.ledger.lease(self.coordinator.run), self.live:
+            return self._go_on(rounds)
+
+    def _go_on(self, rounds: int | None) -> bool:
+        position = load_position(self.folder / POSITION)
+        if position is None:
+            position = self._open()
+        else:
+            self._append(position.entry)
+        accounts = self._accounts()
+        if accounts.head != position.entry.hash:
+            raise MotifairError(
+                f"The ledger is ahead of {self.folder / POSITION}; "
+                "put back the newest copy of that file, or start a new run."
+            )
+        if accounts.agreed.operator not in ("", self.coordinator.operator):
+            raise MotifairError(
+                f"The terms of run {self.coordinator.run} name another operator's key; put back "
+                "the operator.key with which it began, or start a new run."
+            )
+        if accounts.agreed != self.coordinator.agreed:
+            position = self._change(position)
+            accounts = self._accounts()
+        last = self.coordinator.terms.config.rounds
+        until = last if rounds is None else min(last, position.round + rounds)
+        while position.round < until:
+            position = self._round(position, accounts)
+        if position.round < last:
+            return False
+        self._finish(position)
+        return True
+
+    def _open(self) -> Position:
+        accounts = self._accounts()
+        if accounts.entries:
+            raise MotifairError(
+                f"The ledger has run {self.coordinator.run} already, but there is no "
+                f"{self.folder / POSITION}; put back a copy of it, or start a new run."
+            )
+        joined = self._join(self.coordinator.terms.members)
+        return self._saved(self.coordinator.open(joined, accounts))
+
+    def _change(self, position: Position) -> Position:
+        """Let newcomers join and who left leave, and new terms and keys be known."""
+        before = {j.name for j in position.roster}
+        joined = self._join([n for n in self.coordinator.terms.members if n not in before])
+        return self._saved(self.coordinator.change(position, joined, self._accounts()))
+
+    def _join(self, names: Sequence[str]) -> dict[str, Accepted]:
+        """Ask members to join, until all of them did."""
+        tasks = self.coordinator.invitations()
+        joined: dict[str, Accepted] = {}
+        reasons: dict[str, str] = {}
+        for _ in range(JOIN_TRIES):
+            missing = {n: tasks[n] for n in names if n not in joined}
+            if not missing:
+                break
+            replies, reasons = self._exchange(0, missing)
+            accepted, rejected = self.coordinator.collect(missing, replies, ())
+            self._retain(0, {name: replies[name] for name in accepted})
+            joined |= accepted
+            reasons |= rejected
+        for name in names:
+            if name not in joined:
+                raise MotifairError(
+                    f"'{name}' did not join ({reasons.get(name, 'no answer')}); start its agent, "
+                    "or remove it from the federation."
+                )
+        return joined
+
+    def _exchange(
+        self, round: int, tasks: Mapping[str, bytes]
+    ) -> tuple[dict[str, bytes], dict[str, str]]:
+        """Ask agents, and let who watches know how that goes."""
+        deadline = self.coordinator.terms.deadline
+        self.live.asked(round, tasks, deadline)
+        try:
+            return self.transport.exchange(tasks, deadline, self.live.heard)
+        finally:
+            self.live.closed()
+
+    def _saved(self, position: Position) -> Position:
+        """Make a position the one to go on from, and enter it in the ledger."""
+        save_position(self.folder / POSITION, position)
+        self._append(position.entry)
+        return position
+
+    def _round(self, position: Position, accounts: Accounts) -> Position:
+        tasks = position.tasks
+        replies, absent = self._exchange(position.round + 1, tasks)
+        accepted, rejected = self.coordinator.collect(tasks, replies, position.roster)
+        rejected |= self.coordinator.too_long(position.roster, accepted)
+        accepted = {name: a for name, a in accepted.items() if name not in rejected}
+        differing = sorted(name for name, why in absent.items() if OTHER_TERMS in why)
+        if differing and len(accepted) < self.coordinator.terms.quorum:
+            raise MotifairError(
+                f"'{differing[0]}' agreed to other terms, and too few are left; give members the "
+                "present terms (motifair federation terms) and the same version of motifair, then "
+                "start this again."
+            )
+        self._retain(position.round + 1, {name: replies[name] for name in accepted})
+        new, _ = self.coordinator.next(position, accounts, accepted, rejected, absent)
+        accounts.add(self._saved(new).entry)
+        return new
+
+    def _finish(self, position: Position) -> None:
+        """Let agents adopt their last reward, and write down how accurate they became."""
+        tasks = position.tasks
+        replies, _ = self._exchange(position.round, tasks)
+        accepted, _ = self.coordinator.collect(tasks, replies, position.roster)
+        found = {name: a.upload.accuracy for name, a in sorted(accepted.items())}
+        self.keep(position)
+        result = {
+            "run": self.coordinator.run,
+            "rounds": position.round,
+            "head": position.entry.hash,
+            "accuracy": found,
+        }
+        write_json(self.folder / RESULT, result)
+
+    def _append(self, entry: Entry) -> None:
+        """Give the ledger an entry, signed; while it is away, wait."""
+        written = entry if self.sign is None else entry.signed(self.sign)
+        end, pause = time.monotonic() + PATIENCE, 0.2
+        while True:
+            try:
+                self.ledger.append(written)
+                break
+            except LedgerUnavailable:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(pause)
+                pause = min(2 * pause, 5.0)
+        self.tell(entry)
+
+    def _accounts(self) -> Accounts:
+        run = self.coordinator.run
+        return Accounts.of(run, self.ledger.entries(run))
+
+    def _retain(self, round: int, replies: Mapping[str, bytes]) -> None:
+        """Keep uploads, for who wants to recompute every value."""
+        if not self.coordinator.terms.retain_uploads:
+            return
+        folder = self.folder / "uploads" / f"{round:06}"
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, sealed in replies.items():
+            write_atomic(folder / f"{name}.bin", sealed)
+
+
+def server_model(coordinator: Coordinator, position: Position) -> torch.Tensor:
+    """Return the server's model as a full row `(D,)`; what is not shared is as at the start."""
+    row = coordinator.model.layout.initial(coordinator.terms.config.seed, torch.float32)
+    row[coordinator.shared] = position.server.weights.float()
+    return row

@@ -1,0 +1,60 @@
+"""Runs between machines, as statements and reports read them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from motifair.config import make_config
+from motifair.consortium.checkpoint import load_position
+from motifair.consortium.operator_folder import Office
+from motifair.consortium.rounds import POSITION, RESULT
+from motifair.consortium.store.ledger import open_ledger
+from motifair.errors import MotifairError
+from motifair.files import read_json
+from motifair.report.source import Source
+from motifair.statements.entry import Entry, Terms
+from motifair.statements.verification import Verdict, verify_run
+
+
+def read_deployed(folder: Path, run: str | None = None) -> Source:
+    """Read a run from an operator's folder; `run` must be named where there are several."""
+    office = Office(folder)
+    entries, verdict = _read(office.ledger, run)
+    name = entries[0].run
+    position = load_position(office.run(name) / POSITION)
+    roster = () if position is None else position.roster
+    path = office.run(name) / RESULT
+    terms = next(Terms.from_json(e.terms) for e in reversed(entries) if e.kind == "terms")
+    return Source(
+        name=f"{office.terms.name}, run {name}",
+        run=name,
+        config=make_config(terms.config),
+        entries=entries,
+        ledger=office.ledger,
+        verdict=verdict,
+        graphs={j.name: j.graphs for j in roster},
+        motifs={j.name: j.motifs for j in roster},
+        accuracy=read_json(path)["accuracy"] if path.exists() else {},
+    )
+
+
+def read_ledger(where: str, run: str | None = None) -> tuple[Entry, ...]:
+    """Read the entries of a run, which must be named where the ledger has several."""
+    return _read(where, run)[0]
+
+
+def _read(where: str, run: str | None) -> tuple[tuple[Entry, ...], Verdict]:
+    with open_ledger(where, write=False) as ledger:
+        runs = ledger.runs()
+        if not runs:
+            raise MotifairError(f"There is nothing in the ledger {ledger.name} yet.")
+        if run is None and len(runs) != 1:
+            raise MotifairError(
+                f"The ledger {ledger.name} has {len(runs)} runs ({', '.join(runs)}); name one."
+            )
+        name = run or runs[0]
+        if name not in runs:
+            raise MotifairError(
+                f"There is no run '{name}' in {ledger.name}; it has {', '.join(runs)}."
+            )
+        return tuple(ledger.entries(name)), verify_run(ledger, name)

@@ -1,0 +1,1 @@
+"""The ledger's database: SQLite or PostgreSQL through SQLAlchemy, and its exports."""

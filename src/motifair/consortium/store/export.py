@@ -1,0 +1,148 @@
+"""A ledger for other programs: one row for each member and round, and what each was paid in all.
+
+Every number is exact: a decimal with all its places, never a float.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from motifair.errors import MotifairError
+from motifair.extras import require
+from motifair.files import check_target, write_atomic
+from motifair.statements.accounts import Accounts
+from motifair.statements.entry import Entry, Line, Terms, decimal
+from motifair.statements.verification import Verification
+
+if TYPE_CHECKING:
+    from motifair.consortium.store.ledger import Ledger
+
+FORMATS = ("csv", "json", "parquet")
+
+
+def overview(ledger: Ledger) -> list[dict[str, str]]:
+    """Return one row for each entry, in the order of the chains."""
+    rows = []
+    for entry in (e for run in ledger.runs() for e in ledger.entries(run)):
+        row = {
+            "run": entry.run,
+            "entry": str(entry.number),
+            "kind": entry.kind,
+            "round": str(entry.round),
+            "settled": "yes" if entry.settled else "no",
+            "present": str(sum(line.status == "present" for line in entry.lines)),
+            "units": str(entry.budget),
+            "hash": entry.hash[:16],
+        }
+        no_round = dict.fromkeys(("settled", "present", "units"), "")
+        rows.append(row if entry.kind == "round" else row | no_round)
+    return rows
+
+
+def balance(
+    ledger: Ledger, runs: Iterable[str] | None = None, operator: str = ""
+) -> list[dict[str, str]]:
+    """Return for each member of each run what it earned, what it paid in penalties, and the rest.
+
+    The amounts are exact decimals, as text. A run that does not verify, by the public key
+    `operator` where it is given, is refused.
+    """
+    rows = []
+    for run in ledger.runs() if runs is None else runs:
+        books = _books(ledger, run, ledger.entries(run), operator)
+        for agent in sorted(books.earned):
+            earned, fined = books.earned[agent], books.fined[agent]
+            amounts = {"earned": earned, "penalties": fined, "balance": earned - fined}
+            rows.append(
+                {"run": run, "agent": agent, "currency": books.agreed.currency}
+                | {k: decimal(v, books.agreed.digits) for k, v in amounts.items()}
+            )
+    return rows
+
+
+def to_frame(
+    ledger: Ledger, number: Callable[[str], Any] = Decimal, operator: str = ""
+) -> pd.DataFrame:
+    """Return one row for each member and round; values and money are made by `number`.
+
+    A run that does not verify, by the public key `operator` where it is given, is refused.
+    """
+    rows = []
+    for run in ledger.runs():
+        entries = list(ledger.entries(run))
+        terms = _books(ledger, run, entries, operator).agreed
+        rows += [_row(e, x, terms, number) for e in entries for x in e.lines]
+    if not rows:
+        raise MotifairError(f"There are no rounds in the ledger {ledger.name} yet.")
+    return pd.DataFrame(rows)
+
+
+def export(ledger: Ledger, path: Path, kind: str, operator: str = "") -> None:
+    """Write a ledger as CSV, Parquet (the rows of `to_frame`) or JSON (the entries as they are)."""
+    if kind not in FORMATS:
+        raise MotifairError(f"There is no format {kind}; there are {', '.join(FORMATS)}.")
+    check_target(path)
+    if kind == "parquet":
+        require("ledger", "A Parquet file", "pyarrow")
+    if kind == "json":
+        entries = [e for run in ledger.runs() for e in ledger.entries(run)]
+        write_atomic(path, json.dumps(to_json(entries), indent=1) + "\n")
+        return
+    if kind == "csv":
+        write_atomic(path, to_frame(ledger, str, operator).to_csv(index=False))
+    else:
+        frame = to_frame(ledger, operator=operator)
+        write_atomic(path, lambda temporary: frame.to_parquet(temporary, index=False))
+
+
+def to_json(entries: Iterable[Entry]) -> list[dict[str, Any]]:
+    """Return entries as they are hashed, each with its hash and the operator's signature of it."""
+    return [{"hash": e.hash, "signature": e.signature, **json.loads(e.to_json())} for e in entries]
+
+
+def _row(entry: Entry, line: Line, terms: Terms, number: Callable[[str], Any]) -> dict[str, Any]:
+    def value(pico: int | None) -> Any:
+        return None if pico is None else number(decimal(pico, 12))
+
+    return {
+        "run": entry.run,
+        "entry": entry.number,
+        "round": entry.round,
+        "settled": entry.settled,
+        "agent": line.agent,
+        "status": line.status,
+        "reason": line.reason,
+        "value": value(line.value),
+        "alignment": value(line.alignment),
+        "diversity": value(line.diversity),
+        "compensation": value(line.compensation),
+        "kept": line.kept,
+        "payoff": number(decimal(line.payoff, terms.digits)),
+        "currency": terms.currency,
+        "upload": line.upload,
+        "signature": line.signature,
+        "hash": entry.hash,
+        "entry_signature": entry.signature,
+    }
+
+
+def _books(ledger: Ledger, run: str, entries: Iterable[Entry], operator: str) -> Accounts:
+    """Keep the books over entries, each of which is verified first."""
+    verification = Verification(run, operator=operator)
+    for entry in entries:
+        if not verification.take(entry):
+            break
+    found = verification.verdict.finding
+    if found or not verification.books.entries:
+        where = found or "it has no entries"
+        raise MotifairError(
+            f"Run {run} in the ledger {ledger.name} does not fit ({where}), so nothing can be paid "
+            "by it. Check it with: motifair ledger verify."
+        )
+    return verification.books

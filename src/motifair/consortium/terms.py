@@ -1,0 +1,254 @@
+"""What the members of a federation agree on: `federation.toml`, checked and as one digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+from collections.abc import Mapping, Set
+from dataclasses import asdict, dataclass, field
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+from motifair.config import Config, make_config
+from motifair.consortium.member_data import make_model
+from motifair.consortium.privacy import Privacy, check_privacy, make_privacy
+from motifair.errors import MotifairError, nearest
+from motifair.graphs.read import Schema
+from motifair.methods import make_method, refuse_unused
+from motifair.statements.entry import Terms as LedgerTerms
+
+SECTIONS = ("federation", "server", "money", "training", "privacy", "schema")
+SERVER = {"host": str, "port": int, "ledger": str, "retain_uploads": bool}
+_WORDS = {str: "a text in quotes", int: "a whole number", bool: "true or false"}
+# Options about sharing out graphs, repeating and measuring: a federation has its graphs already.
+SIMULATION_ONLY = frozenset(
+    {
+        "dataset", "splits", "fixed_split", "contribution", "report", "agents", "partition", "skew",
+        "perturbation", "features", "budget", "eval_every",
+    }
+)  # fmt: skip
+TERMS = "federation.toml"
+MAX_SIZE_RATIO = 2.0
+PLACES = 6  # decimal places of a currency, at most
+NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+
+
+@dataclass(frozen=True)
+class Money:
+    """The currency and, in its smallest units, what is paid and what members can be made to pay:
+    the budget of a round, and the most one member pays in a round and in all.
+    """
+
+    currency: str
+    digits: int
+    budget: int
+    max_penalty: int
+    max_total_penalty: int
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Who takes part, for how long, what is trained, what is paid, and what data looks like.
+
+    Fewer than `quorum` uploads settle nothing; the server waits for them for `deadline` seconds. An
+    upload longer than `max_norm` counts as absent. A member is believed to have at most
+    `max_size_ratio` times as many graphs as the median member.
+    """
+
+    name: str
+    members: tuple[str, ...]
+    quorum: int
+    deadline: float
+    max_norm: float
+    money: Money
+    config: Config
+    schema: Schema
+    max_size_ratio: float = MAX_SIZE_RATIO
+    host: str = "localhost"
+    port: int = 8002
+    retain_uploads: bool = True
+    ledger: str = "ledger.sqlite"
+    privacy: Privacy = field(default_factory=Privacy)
+    given: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def pays_by_value(self) -> bool:
+        """Whether members are paid by their value; else all who are present get the same."""
+        return make_method(self.config).pays_by_value
+
+    @property
+    def digest(self) -> str:
+        """Return the digest of all that a member agrees to; members come and go without it."""
+        agreed = {
+            "name": self.name,
+            "deadline": self.deadline,
+            "max_norm": self.max_norm,
+            "max_size_ratio": self.max_size_ratio,
+            "money": vars(self.money),
+            "config": self.config.to_json() | {"agents": 0},
+            "schema": self.schema.to_json(),
+            "privacy": asdict(self.privacy),
+        }
+        text = json.dumps(agreed, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def for_ledger(self, keys: Mapping[str, str], operator: str = "") -> LedgerTerms:
+        """Return the terms as the ledger holds them, with members' and operator's public keys."""
+        m = self.money
+        return LedgerTerms(
+            members={name: keys[name] for name in self.members},
+            budget=m.budget,
+            digits=m.digits,
+            currency=m.currency,
+            max_penalty=m.max_penalty,
+            max_total_penalty=m.max_total_penalty,
+            rounds=self.config.rounds,
+            quorum=self.quorum,
+            method=self.config.method,
+            pays="value" if self.pays_by_value else "equal",
+            config=self.config.to_json(),
+            operator=operator,
+        )
+
+
+def read_terms(path: Path) -> Terms:
+    """Read and check `federation.toml`."""
+    try:
+        content = tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not text"
+        raise MotifairError(
+            f"{path} cannot be read: {reason}; make one with: motifair federation init."
+        ) from error
+    except tomllib.TOMLDecodeError as error:
+        raise MotifairError(f"{path} is not valid TOML: {error}.") from error
+    return make_terms(content)
+
+
+def make_terms(content: Mapping[str, Any]) -> Terms:
+    """Check what `federation.toml` holds."""
+    for name in content:
+        if name not in SECTIONS:
+            raise MotifairError(
+                f"federation.toml has no section '{name}'. {nearest(name, SECTIONS)}"
+            )
+    needed = {"name", "members", "quorum", "deadline", "max_norm"}
+    about = _section(content, "federation", needed, optional={"max_size_ratio"})
+    about.setdefault("max_size_ratio", MAX_SIZE_RATIO)
+    server = _section(content, "server", set(), optional=set(SERVER))
+    for name, value in server.items():
+        if type(value) is not SERVER[name] or value == "":
+            raise MotifairError(
+                f"{name} in [server] must be {_WORDS[SERVER[name]]}, not {value!r}."
+            )
+    if "port" in server:
+        _number(server, "port", least=1, most=65_535, whole=True)
+    members = _members(about["members"])
+    terms = Terms(
+        name=_name(about["name"], "The federation's name"),
+        members=members,
+        quorum=_number(about, "quorum", least=1, most=len(members), whole=True),
+        deadline=_number(about, "deadline", least=0.1, most=86_400),
+        max_norm=_number(about, "max_norm", least=1e-9, most=1e9),
+        max_size_ratio=_number(about, "max_size_ratio", least=1, most=1e9),
+        money=_money(content),
+        config=_training(content.get("training", {}), len(members)),
+        schema=Schema.from_json(content.get("schema", {})),
+        privacy=make_privacy(content.get("privacy")),
+        given=content,
+        **server,
+    )
+    method = make_method(terms.config)
+    shared = make_model(terms.config, terms.schema).layout.shared(method.share)
+    check_privacy(terms.privacy, method, shared.stop - shared.start, terms.max_norm)
+    return terms
+
+
+def _section(
+    content: Mapping[str, Any], name: str, needed: set[str], *, optional: Set[str] = frozenset()
+) -> dict[str, Any]:
+    found = content.get(name, {})
+    if not isinstance(found, dict):
+        raise MotifairError(f"[{name}] of federation.toml must be a section.")
+    for key in found:
+        if key not in needed | optional:
+            raise MotifairError(f"[{name}] has no '{key}'. {nearest(key, needed | optional)}")
+    missing = sorted(needed - found.keys())
+    if missing:
+        raise MotifairError(f"federation.toml does not say '{missing[0]}'; add it to [{name}].")
+    return dict(found)
+
+
+def _name(name: Any, whose: str) -> str:
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise MotifairError(
+            f"{whose} is '{name}'; use small letters, digits and hyphens, at most 63 of them."
+        )
+    return name
+
+
+def _members(given: Any) -> tuple[str, ...]:
+    if not isinstance(given, list) or len(given) < 2:
+        raise MotifairError("A federation needs at least two members; name them in [federation].")
+    names = [_name(n, "A member's name") for n in given]
+    for name in names:
+        if names.count(name) > 1:
+            raise MotifairError(f"Two members are called '{name}'; give one of them another name.")
+    return tuple(sorted(names))
+
+
+def _number(
+    section: Mapping[str, Any], name: str, *, least: float, most: float, whole: bool = False
+) -> Any:
+    value = section[name]
+    kinds: Any = int if whole else int | float
+    if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most:
+        kind = "a whole number" if whole else "a number"
+        raise MotifairError(f"{name} must be {kind} from {least:g} to {most:g}, not {value}.")
+    return value if whole else float(value)
+
+
+def _money(content: Mapping[str, Any]) -> Money:
+    names = ("budget", "max_penalty", "max_total_penalty")
+    found = _section(content, "money", {"currency", *names})
+    amounts = [_amount(name, found[name]) for name in names]
+    digits = max(max(0, -int(a.as_tuple().exponent)) for a in amounts)
+    if digits > PLACES:
+        raise MotifairError(f"Amounts have at most {PLACES} decimal places.")
+    units = [int(a.scaleb(digits)) for a in amounts]
+    return Money(str(found["currency"]), digits, *units)
+
+
+def _amount(name: str, given: Any) -> Decimal:
+    """Read an amount of money, which is never a floating-point number."""
+    try:
+        amount = Decimal(given) if type(given) in (str, int) else Decimal("NaN")
+    except InvalidOperation:
+        amount = Decimal("NaN")
+    if not amount.is_finite() or amount < 0 or amount >= 10**9:
+        raise MotifairError(f'{name} must be an amount in quotes such as "1000.00", not {given}.')
+    return amount
+
+
+def _training(given: Any, members: int) -> Config:
+    if not isinstance(given, dict):
+        raise MotifairError("[training] of federation.toml must be a section.")
+    for name in given:
+        if name in SIMULATION_ONLY:
+            raise MotifairError(f"[training] cannot set {name}: it is for simulations; remove it.")
+    config = make_config(given | {"agents": members})
+    method = make_method(config)
+    refuse_unused(config, given)
+    if "payoff" in method.options and config.payoff != "paper":
+        raise MotifairError(
+            f"payoff={config.payoff} is for simulations; a federation pays by value: leave it out."
+        )
+    # Others remember things by agent, lend graphs, or decide by clusters: that needs everyone.
+    if not method.deployable:
+        raise MotifairError(
+            f"{config.method} runs in simulation only; use motifair, fedavg or fedprox."
+        )
+    return config

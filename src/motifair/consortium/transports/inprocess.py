@@ -1,0 +1,50 @@
+"""All agents in this process, one after another."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+
+from motifair.consortium.transports import Handler, Heard, nobody
+from motifair.consortium.transports.words import in_words
+
+logger = logging.getLogger(__name__)
+
+
+class InProcess:
+    """Asks one handler after another; what a handler raises is its agent's failure.
+
+    Each agent has the whole deadline to itself, for here the others do not work beside it.
+
+    >>> transport = InProcess({"a": lambda task: task.upper()})
+    >>> transport.exchange({"a": b"x", "b": b"y"}, deadline=1.0)
+    ({'a': b'X'}, {'b': 'is not here'})
+    """
+
+    def __init__(self, handlers: Mapping[str, Handler]) -> None:
+        self.handlers = handlers
+
+    def exchange(
+        self, tasks: Mapping[str, bytes], deadline: float, heard: Heard = nobody
+    ) -> tuple[dict[str, bytes], dict[str, str]]:
+        """Ask every agent of `tasks`."""
+        replies: dict[str, bytes] = {}
+        failures: dict[str, str] = {}
+        for name, task in tasks.items():
+            if name not in self.handlers:
+                failures[name] = "is not here"
+                continue
+            began = time.monotonic()
+            try:
+                reply = self.handlers[name](task)
+            except Exception as error:
+                logger.exception("agent %s", name)
+                failures[name] = in_words(error)
+                continue
+            heard(name)
+            if time.monotonic() - began > deadline:
+                failures[name] = f"did not reply within {deadline:g} s"
+            else:
+                replies[name] = reply
+        return replies, failures

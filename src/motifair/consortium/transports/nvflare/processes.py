@@ -1,0 +1,195 @@
+"""Server and sites as processes: started from a kit, and watched through their log."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from motifair.consortium.transports.nvflare.kits import (
+    ORGANISATION,
+    SERVER,
+    check_certificate,
+    name_of,
+    settle,
+)
+from motifair.consortium.transports.nvflare.local import write_local
+from motifair.consortium.transports.nvflare.stopping import (
+    SITE,
+    alive,
+    check_free,
+    end_engine,
+    main_process,
+)
+from motifair.errors import MotifairError
+from motifair.files import read_json
+
+LOG = "engine.log"
+SERVER_PROGRAM = "nvflare.private.fed.app.server.server_train"
+LOOK_BACK = 200_000
+STEP = 0.1
+SERVER_READY = re.compile(r"Server started")
+SITE_READY = re.compile(r"Successfully registered client")
+EVICTED = re.compile(r"is evicted for \S+ from endpoint ([\w-]+) for")
+REMOVED = re.compile(r"Client '[^']*' is disabled")
+STRANGE = re.compile(r"CERTIFICATE_VERIFY_FAILED|certificate verify failed", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A part of a federation that was started from `kit`; its log is `kit/engine.log`."""
+
+    kit: Path
+    process: psutil.Process
+
+    @property
+    def log(self) -> Path:
+        """Everything the engine says here."""
+        return self.kit / LOG
+
+    def alive(self) -> bool:
+        """Tell whether the process still works."""
+        return alive(self.process)
+
+    def workers(self) -> list[psutil.Process]:
+        """Return the processes that do the work of the present segment."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return list(self.process.children(recursive=True))
+        return []
+
+    def stop(self) -> None:
+        """End the process and its workers, gently at first."""
+        end_engine(self.kit)
+
+    def kill(self) -> None:
+        """End the process and its workers at once, as a lost machine would."""
+        end_engine(self.kit, grace=0)
+
+
+def start_server(kit: Path, settings: Mapping[str, Any], *, wait: float = 60) -> Running:
+    """Start the server; `settings` is what drivers get as `where`. Returns when it listens."""
+    _, port = address(kit)
+    if _listens("localhost", port):
+        raise MotifairError(
+            f"Port {port} is in use. Stop what listens there, or provision with another port."
+        )
+    running = _start(kit, "server", SERVER_PROGRAM, dict(settings))
+    return _ready(running, SERVER_READY, wait, lambda: "The server did not start")
+
+
+def start_site(
+    kit: Path, handler: str, settings: Mapping[str, Any], *, wait: float = 60
+) -> Running:
+    """Start a site whose agent is made by `handler`, with `settings`.
+
+    Returns when the server has taken it in. A server that is not there is waited for.
+    """
+    host, port = address(kit)
+    running = _start(kit, "client", SITE, {"handler": handler, "settings": dict(settings)})
+
+    def why() -> str:
+        if _listens(host, port):
+            return f"The server at {host}:{port} does not take {name_of(kit)} in"
+        return f"The server at {host}:{port} cannot be reached. Is it started, and its port open"
+
+    return _ready(running, SITE_READY, wait, why)
+
+
+def running(kit: Path) -> Running | None:
+    """Return what was started from `kit`, here or by another command, if it still works."""
+    found = main_process(kit)
+    return Running(kit, found) if found else None
+
+
+def trouble(kit: Path) -> str | None:
+    """Say in one sentence what the log of a kit complains about, if it does.
+
+    The engine lets the same kit in twice, and the two push each other out again and again: that
+    is seen in the server's log only.
+    """
+    log = kit / LOG
+    text = log.read_text(errors="replace")[-LOOK_BACK:] if log.exists() else ""
+    evicted = Counter(EVICTED.findall(text))
+    if twice := sorted(name for name, times in evicted.items() if times > 1):
+        return (
+            f"{twice[0]} is running twice. Stop one of the two; if its owner knows of no other, "
+            "the kit was stolen: remove that name and add the member under another"
+        )
+    if REMOVED.search(text) and name_of(kit) != SERVER:
+        return f"{name_of(kit)} was removed. Ask the operator to let it in again"
+    if STRANGE.search(text) and name_of(kit) != SERVER:
+        return (
+            f"Server and {name_of(kit)} do not accept each other's certificates. "
+            "Use kits of one federation, and have expired ones renewed"
+        )
+    return None
+
+
+def address(kit: Path) -> tuple[str, int]:
+    """Return host and port of the server, as a kit knows them."""
+    for path in kit.glob("startup/fed_*.json"):
+        content = read_json(path)
+        if "admin" in content:
+            return content["admin"]["host"], int(content["admin"]["port"])
+        host, _, port = content["servers"][0]["service"]["target"].rpartition(":")
+        return host, int(port)
+    raise MotifairError(f"{kit} is no startup kit: it has no startup/fed_*.json.")
+
+
+def _start(kit: Path, part: str, program: str, local: dict[str, Any]) -> Running:
+    """Start a program of the engine, with its log in a file and the kit as its folder."""
+    kit = kit.resolve()
+    if re.search(r"\s", str(kit)):
+        raise MotifairError(f"The engine cannot work in '{kit}'. Use a path without blanks.")
+    check_certificate(kit)
+    check_free(kit)
+    end_engine(kit)  # workers that a dead server or site left
+    if part == "server":
+        settle(kit)
+    write_local(kit, local)
+    identity = [] if part == "server" else [f"uid={name_of(kit)}"]
+    command = [
+        sys.executable, "-u", "-m", program, "-m", str(kit), "-s", f"fed_{part}.json",
+        "--set", "secure_train=true", *identity, f"org={ORGANISATION}", "config_folder=config",
+    ]  # fmt: skip
+    # Without the first, the kit's folder would be searched for modules to import.
+    environment = {**os.environ, "PYTHONSAFEPATH": "1", "MALLOC_ARENA_MAX": "4"}
+    if (kit / LOG).exists():
+        (kit / LOG).replace(kit / f"{LOG}.1")
+    with (kit / LOG).open("w") as log:
+        process = subprocess.Popen(
+            command, cwd=kit, env=environment, stdin=subprocess.DEVNULL, stdout=log,
+            stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+    return Running(kit, psutil.Process(process.pid))
+
+
+def _ready(started: Running, sign: re.Pattern[str], wait: float, why: Callable[[], str]) -> Running:
+    """Wait for the sign in the log; else stop it and say what is wrong."""
+    end = time.monotonic() + wait
+    while time.monotonic() < end and started.alive():
+        if sign.search(started.log.read_text(errors="replace")):
+            return started
+        if trouble(started.kit):  # it will not pass
+            break
+        time.sleep(STEP)
+    reason = trouble(started.kit) or why()
+    started.stop()
+    raise MotifairError(f"{reason} (details: {started.log}).")
+
+
+def _listens(host: str, port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=2):
+        return True
+    return False

@@ -1,0 +1,151 @@
+"""One segment: an engine job of some rounds, submitted by the operator and watched to its end."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from nvflare.fuel.flare_api.flare_api import Session
+from nvflare.job_config.api import FedJob
+
+from motifair.consortium.transports.nvflare.controller import SegmentController, encode
+from motifair.consortium.transports.nvflare.executor import AgentExecutor
+from motifair.consortium.transports.nvflare.operator import session
+from motifair.consortium.transports.nvflare.payload import TASK
+from motifair.errors import MotifairError
+
+GLANCE = 0.5
+BETWEEN_CALLS = 3.0
+MAX_BYTES = 256 * 2**20
+
+How = Literal["done", "finished", "aborted", "lost", "refused", "timeout"]
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a segment ended.
+
+    `done`: the caller's own marker says so. `finished`: the driver returned. `aborted`: the engine
+    ended it, or the driver failed. `lost`: the server went away and forgot it. `refused`: it was
+    not taken, or not enough members were there. `timeout`: it was still at work. `back` names the
+    site for whose sake it was aborted.
+    """
+
+    how: How
+    job: str
+    reason: str = ""
+    back: str = ""
+
+
+def build_job(
+    name: str, *, members: Sequence[str], driver: str, segment: Mapping[str, Any],
+    min_sites: int, max_bytes: int,
+) -> FedJob:  # fmt: skip
+    """Describe a segment for the engine. It names our classes; no code travels."""
+    job = FedJob(name=name, min_clients=min_sites)
+    job.set_app_packages(["motifair"])
+    job.to_server(SegmentController(driver, list(members), encode(segment), max_bytes))
+    # Asked for work every 2 s and sent in pieces on request, a round would last seconds.
+    whole = {"np_download_chunk_size": 0}
+    job.to_server({"server": {"task_request_interval": 0.1}, **whole})
+    for member in members:
+        job.to(AgentExecutor(), member, tasks=[TASK])
+        job.to(whole, member)
+    return job
+
+
+def run_segment(
+    admin_kit: Path, *, members: Sequence[str], driver: str, segment: Mapping[str, Any],
+    min_sites: int, timeout: float, done: Callable[[], bool] | None = None,
+    awaited: Sequence[str] = (), max_bytes: int = MAX_BYTES,
+) -> Ending:  # fmt: skip
+    """Run one segment and say how it ended.
+
+    The driver gets `segment` and `members` beside what stands in the server's own file. `done` is
+    the caller's own sign that the segment has done its work: it is believed before the engine,
+    whose status may lag by a quarter of an hour when a site was lost. An `awaited` site that was
+    lost and is back cannot rejoin the segment, so that is aborted and the next one has everybody.
+    """
+    end = time.monotonic() + timeout
+    job = build_job(
+        "segment", members=members, driver=driver, segment=segment,
+        min_sites=min_sites, max_bytes=max_bytes,
+    )  # fmt: skip
+    with contextlib.ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
+        job.export_job(folder)
+        opened = stack.enter_context(session(admin_kit))
+        _clear(opened, end)
+        began = opened.get_system_info().server_info.start_time
+        name = opened.submit_job(str(Path(folder) / "segment"))
+        call = RollCall(name, awaited)
+        while time.monotonic() < end:
+            if done and done():
+                return Ending("done", name)
+            try:
+                opened = opened or stack.enter_context(session(admin_kit))
+                if ending := _ended(opened, name, began):
+                    return ending
+                if back := call(opened):
+                    opened.abort_job(name)
+                    return Ending("aborted", name, f"{back} is back, but not in it", back)
+            except Exception:  # the server is away, and may come back
+                opened = None
+                stack.close()
+            time.sleep(GLANCE)
+    with contextlib.suppress(MotifairError), session(admin_kit) as opened:
+        opened.abort_job(name)
+    return Ending("timeout", name, "it was still at work, and was aborted")
+
+
+def _clear(opened: Session, end: float) -> None:
+    """End what an operator who died has left: a site serves one segment at a time."""
+    for job in opened.list_jobs():
+        if not job["status"].startswith("FINISHED"):
+            with contextlib.suppress(Exception):  # what a dead server had is not at work any more
+                opened.abort_job(job["job_id"])
+    while opened.get_system_info().job_info and time.monotonic() < end:
+        time.sleep(GLANCE)
+
+
+class RollCall:
+    """Asks, now and then, who is there without work while the segment is at work."""
+
+    def __init__(self, job: str, members: Sequence[str]) -> None:
+        self.job, self.members = job, members
+        self.idle: set[str] = set()
+        self.next = time.monotonic() + BETWEEN_CALLS
+
+    def __call__(self, opened: Session) -> str:
+        """Return who was twice in a row; '' if nobody was, or it is not yet time."""
+        if time.monotonic() < self.next:
+            return ""
+        before, self.idle = self.idle, self._ask(opened)
+        self.next = time.monotonic() + BETWEEN_CALLS
+        return min(before & self.idle, default="")
+
+    def _ask(self, opened: Session) -> set[str]:
+        if opened.get_job_meta(self.job).get("status") != "RUNNING":
+            return set()
+        there = {c.name for c in opened.get_system_info().client_info}
+        asked = [m for m in self.members if m in there]
+        found = opened.get_client_job_status(asked) if asked else None
+        return {f["client_name"] for f in found or () if f.get("status") == "no_jobs"}
+
+
+def _ended(opened: Session, job: str, began: float) -> Ending | None:
+    """Ask the server; it forgets a job when it is started anew, but not the job's status."""
+    if opened.get_system_info().server_info.start_time != began:
+        return Ending("lost", job, "the server was restarted")
+    status = str(opened.get_job_meta(job).get("status"))
+    if status == "FINISHED:COMPLETED":
+        return Ending("finished", job)
+    if status in ("FINISHED:CAN_NOT_SCHEDULE", "FINISHED:FAILED_TO_RUN"):
+        return Ending("refused", job, status)
+    if status.startswith("FINISHED"):
+        return Ending("aborted", job, status)
+    return None

@@ -1,0 +1,97 @@
+"""Whether an upload may count: everything a sealed answer must be before the server looks at it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from motifair.consortium.wire import (
+    JOIN,
+    BadRecordError,
+    Download,
+    Upload,
+    digest,
+    unseal,
+)
+from motifair.statements.verification import signed_message
+
+MOST_GRAPHS = 10**9
+MOST_PROTOTYPE = 1e6
+
+Verify = Callable[[str, bytes, bytes], bool]
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """An upload that counts, the SHA-256 of its bytes, and the agent's signature of it."""
+
+    upload: Upload
+    sha256: str
+    signature: str
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the arrays of an agent's uploads look like: components of an update, motifs, hidden
+    units; None where it must not send such an array.
+    """
+
+    update: int | None
+    gradient: int | None
+    prototypes: tuple[int, int] | None
+
+
+def open_upload(
+    task: Download,
+    sealed: bytes,
+    verify: Verify,
+    *,
+    shape: Callable[[Upload], Shape],
+    max_norm: float,
+) -> Accepted:
+    """Read an answer to `task`; raise BadRecordError, with the reason, if it may not count.
+
+    `verify(agent, text, signature)` checks the agent's signature, `shape` says what the arrays of
+    such an upload must look like.
+    """
+    content, signature = unseal(sealed)
+    upload = Upload.decode(content)
+    for name in ("run", "round", "agent", "task"):
+        if getattr(upload, name) != getattr(task, name):
+            raise BadRecordError(f"an upload of {name} {getattr(upload, name)!r:.40}")
+    sha256 = digest(content)
+    if not verify(task.agent, signed_message(task.run, task.round, task.agent, sha256), signature):
+        raise BadRecordError("the signature is not the agent's")
+    if not np.isfinite([upload.gradient_norm, upload.loss, upload.accuracy]).all():
+        raise BadRecordError("numbers that are not finite")
+    if list(upload.motifs) != sorted(set(upload.motifs)):
+        raise BadRecordError("motifs that are not in order, once each")
+    if not (task.task == JOIN) <= upload.graphs <= MOST_GRAPHS:
+        raise BadRecordError("a number of training graphs that cannot be")
+    _check_arrays(upload, shape(upload), max_norm)
+    return Accepted(upload, sha256, signature.hex())
+
+
+def _check_arrays(upload: Upload, shape: Shape, max_norm: float) -> None:
+    wanted = {
+        "update": None if shape.update is None else (shape.update,),
+        "gradient": None if shape.gradient is None else (shape.gradient,),
+        "prototypes": shape.prototypes,
+    }
+    for name, expected in wanted.items():
+        array = getattr(upload, name)
+        found = None if array is None else array.shape
+        if found != expected:
+            raise BadRecordError(f"{name} of shape {found} instead of {expected}")
+        if array is None:
+            continue
+        if not np.isfinite(array).all():
+            raise BadRecordError(f"{name} with numbers that are not finite")
+        if name == "gradient":  # a steep loss is not the member's fault
+            continue
+        # Of an update the whole; of prototypes each, for one that overflows silences the others.
+        most = MOST_PROTOTYPE if name == "prototypes" else max_norm
+        if np.linalg.norm(array.astype(np.float64), axis=-1).max(initial=0.0) > most:
+            raise BadRecordError(f"{name} longer than {most:g}")

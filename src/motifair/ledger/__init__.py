@@ -1,1 +1,0 @@
-"""What was paid and why: entries in a hash chain, their store, and their verification."""

@@ -1,0 +1,308 @@
+"""One run as a report tells it: facts in words, tables, figures and motifs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from motifair.config import OPTIONS, make_config
+from motifair.evaluation.fairness import LOSS
+from motifair.experiments.result import Result, known_mean
+from motifair.report.charts import Chart, Missing
+from motifair.report.figures import Cast, run_figures
+from motifair.report.gallery import Group, gallery
+from motifair.report.source import Source
+from motifair.report.timeline import Timeline, timeline
+
+METRICS = {
+    "personalised_accuracy": "accuracy",
+    "global_accuracy": "global accuracy",
+    "fairness": "fairness",
+    "fairness_retest": "retest",
+    "gain": "gain over alone",
+    "worst_gain": "worst agent's gain",
+}
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A number that matters, in large, and what must be said beside it."""
+
+    name: str
+    value: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text under their headings; `numbers` are the columns that are set to the right."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numbers: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class RunSection:
+    """A run under the name that tells it from the others of a report."""
+
+    label: str
+    folder: Path
+    source: Source
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """What happened in each round."""
+        return timeline(self.source)
+
+    @cached_property
+    def cast(self) -> Cast:
+        """How agents look."""
+        return Cast.of(self.timeline)
+
+    @cached_property
+    def figures(self) -> list[Chart | Missing]:
+        """All figures, those that cannot be drawn included."""
+        return run_figures(self.source, self.cast)
+
+    @property
+    def charts(self) -> list[Chart]:
+        """The figures that can be drawn."""
+        return [f for f in self.figures if isinstance(f, Chart)]
+
+    @property
+    def missing(self) -> list[Missing]:
+        """The figures that cannot."""
+        return [f for f in self.figures if isinstance(f, Missing)]
+
+    @cached_property
+    def motifs(self) -> list[Group]:
+        """The gallery."""
+        return gallery(self.source.motifs)
+
+    @cached_property
+    def facts(self) -> list[Fact]:
+        """The numbers that matter."""
+        result = self.source.result
+        found = [] if result is None else [_fairness(result), _accuracy(result)]
+        return [
+            *found,
+            _rounds(self.timeline, self.source),
+            _payoffs(self.timeline),
+            _head(self.source),
+        ]
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """Why the fairness means little here, if it does."""
+        return () if self.source.result is None else self.source.result.caveats
+
+    @property
+    def tables(self) -> list[Table]:
+        """Agents, what was configured, and with which versions."""
+        return [
+            agents_table(self.source, self.timeline),
+            options_table(self.source),
+            *_versions(self),
+        ]
+
+
+def make_sections(sources: Mapping[Path, Source]) -> list[RunSection]:
+    """Return a section for each run, by the folder that it was read from."""
+    names = labels(list(sources))
+    return [RunSection(names[f], f, source) for f, source in sources.items()]
+
+
+def labels(folders: Sequence[Path]) -> dict[Path, str]:
+    """Name folders by their last part, or by as many as it takes to tell them apart.
+
+    >>> list(labels([Path("/a/x"), Path("/b/x")]).values())
+    ['a/x', 'b/x']
+    """
+    whole = [f.resolve() for f in folders]
+    for parts in range(1, max(len(f.parts) for f in whole) + 1):
+        names = ["/".join(f.parts[-parts:]) for f in whole]
+        if len(set(names)) == len(names):
+            break
+    return dict(zip(folders, names, strict=True))
+
+
+def interval(mean: float, low: float, high: float, digits: int = 3) -> str:
+    """Write a number with its interval, or without where there is none.
+
+    >>> interval(0.5, 0.25, 0.75, 2), interval(0.5, math.nan, math.nan, 1)
+    ('0.50 [0.25, 0.75]', '0.5')
+    """
+    if math.isnan(mean):
+        return "–"
+    span = "" if math.isnan(low) else f" [{low:.{digits}f}, {high:.{digits}f}]"
+    return f"{mean:.{digits}f}{span}"
+
+
+def metrics_table(results: dict[str, Result]) -> Table:
+    """Compare runs: a row for each, metrics with their intervals."""
+    rows = []
+    for name, result in results.items():
+        mean, ends = result.mean, result.ci95
+        cells = [interval(mean[m], *ends[m]) for m in METRICS]
+        bound = interval(result.fairness_bound, math.nan, math.nan)
+        rows.append((name, result.config.dataset, str(len(result.splits)), *cells, bound))
+    head = ("run", "dataset", "splits", *METRICS.values(), "bound")
+    return Table("Metrics, with 95 % intervals", head, tuple(rows), frozenset(range(2, len(head))))
+
+
+def agents_table(source: Source, timeline: Timeline) -> Table:
+    """One row for each agent: what it brought, what it got, what it was paid."""
+    columns: dict[str, Iterable[str]] = {"agent": timeline.agents}
+    if timeline.roles:
+        columns["role"] = timeline.roles
+    left = len(columns)
+    if source.graphs:
+        columns["graphs"] = [str(source.graphs.get(a, "–")) for a in timeline.agents]
+    last = _last(timeline.columns["value"])
+    columns["value"] = _cells(last, 3)
+    columns["received"] = [_percent(v) for v in known_mean(timeline.received)]
+    columns[f"payoff, {timeline.currency}"] = _cells(
+        np.nansum(timeline.columns["payoff"], axis=0), 2
+    )
+    columns[f"compensation, {timeline.currency}"] = _cells(
+        np.nansum(timeline.columns["compensation"], axis=0), 2
+    )
+    if source.ledger is not None:
+        columns["missed"] = [str(n) for n in (timeline.status > 0).sum(axis=0)]
+    if source.result is not None:
+        split = source.result.splits[source.split]
+        columns["alone"], columns["again"] = _cells(split.alone, 3), _cells(split.alone_again, 3)
+        columns["accuracy"] = _cells(split.accuracy, 3)
+        columns["gain"] = [f"{g:+.3f}" for g in split.accuracy - split.alone]
+    elif source.accuracy:
+        columns["accuracy"] = _cells([source.accuracy.get(a, math.nan) for a in timeline.agents], 3)
+    rows = tuple(zip(*columns.values(), strict=True))
+    return Table("Agents", tuple(columns), rows, frozenset(range(left, len(columns))))
+
+
+def options_table(source: Source) -> Table:
+    """List every option, and what it would be if nobody had set it."""
+    given = source.config.to_json()
+    usual = make_config({"profile": source.config.profile}).to_json()
+    rows = tuple(
+        (
+            name,
+            str(value),
+            "" if str(value) == str(usual[name]) else str(usual[name]),
+            str(OPTIONS[name].metadata["help"]),
+        )
+        for name, value in given.items()
+    )
+    return Table("Configuration", ("option", "value", "usually", "what it is"), rows)
+
+
+def _versions(section: RunSection) -> list[Table]:
+    result = section.source.result
+    if result is None:
+        return []
+    found: dict[str, Any] = {
+        **result.environment.get("versions", {}),
+        **result.environment.get("layout", {}),
+        "seconds": f"{result.seconds:.1f}",
+    }
+    rows = tuple((str(k), str(v)) for k, v in found.items() if v is not None)
+    return [Table("Versions and machine", ("what", "which"), rows)]
+
+
+def _fairness(result: Result) -> Fact:
+    mean, (low, high) = result.mean, result.ci95["fairness"]
+    value = mean["fairness"]
+    over = "agents" if len(result.splits) == 1 else f"{len(result.splits)} splits"
+    note = (
+        f"95 % interval over {over}. Retest {_number(mean['fairness_retest'])}, "
+        f"bound {_number(result.fairness_bound)}: about the most that can be measured here."
+    )
+    if result.fairness_undefined:
+        note += f" Undefined in {result.fairness_undefined} of {len(result.splits)} splits."
+    words = "undefined" if math.isnan(value) else interval(value, low, high)
+    return Fact("Fairness", words, note)
+
+
+def _accuracy(result: Result) -> Fact:
+    mean, ends = result.mean, result.ci95
+    note = (
+        f"Mean over agents; alone {mean['alone_accuracy']:.3f}, gain {mean['gain']:+.3f}, "
+        f"worst agent {mean['worst_gain']:+.3f}; {100 * mean['worse_off']:.0f} % of the agents "
+        f"lose more than {LOSS} against training alone."
+    )
+    if not math.isnan(mean["global_accuracy"]):
+        of_server = interval(mean["global_accuracy"], *ends["global_accuracy"])
+        note += f" The server's model, on graphs that it held out: {of_server}."
+    metric = "personalised_accuracy"
+    return Fact("Accuracy", interval(mean[metric], *ends[metric]), note)
+
+
+def _rounds(timeline: Timeline, source: Source) -> Fact:
+    done, agents = len(timeline.rounds), len(timeline.agents)
+    missed = int((timeline.status > 0).sum())
+    if source.ledger is None:
+        splits = 0 if source.result is None else len(source.result.splits)
+        others = f" Figures of rounds show split {source.split} of {splits}." if splits > 1 else ""
+        return Fact("Rounds", str(done), f"{agents} agents, method {source.config.method}.{others}")
+    away = f"{missed} uploads were missing or rejected." if missed else "Nobody missed any."
+    return Fact("Rounds", f"{done} of {source.terms.rounds}", f"{agents} agents. {away}")
+
+
+def _payoffs(timeline: Timeline) -> Fact:
+    total = np.nansum(timeline.columns["payoff"], axis=0)
+    order = timeline.ranking()
+    best, worst = order[0], order[-1]
+    if np.ptp(total) < 1e-9:
+        note = f"Everybody was paid {total[best]:.2f}."
+    else:
+        note = (
+            f"Most to {timeline.agents[best]} ({total[best]:.2f}), "
+            f"least to {timeline.agents[worst]} ({total[worst]:.2f})."
+        )
+    return Fact("Paid out", f"{total.sum():.2f} {timeline.currency}", note)
+
+
+def _head(source: Source) -> Fact:
+    """Say what the ledger's last hash is, and whether all before it fits."""
+    if not source.entries:
+        words = f"Payoffs by payoff={source.config.payoff} are a comparison and are never settled."
+        return Fact("Head of the ledger", "none", words)
+    if source.ledger is None:
+        words = "This simulation kept no ledger: the head of the one that its values would give."
+        return Fact("Head of the ledger", source.head, words)
+    verdict = source.verdict
+    assert verdict is not None
+    words = (
+        "Verified: chain, payoffs and signatures fit."
+        if verdict.fits
+        else f"DOES NOT FIT: {verdict.finding}."
+    )
+    return Fact("Head of the ledger", source.head, words)
+
+
+def _last(table: np.ndarray) -> np.ndarray:
+    """Return each agent's last known entry."""
+    found = np.full(table.shape[1], np.nan)
+    for row in table:
+        found = np.where(np.isnan(row), found, row)
+    return found
+
+
+def _cells(values: Iterable[float], digits: int) -> list[str]:
+    return [_number(float(v), digits) for v in values]
+
+
+def _number(value: float, digits: int = 3) -> str:
+    return "–" if math.isnan(value) else f"{round(value, digits) + 0.0:.{digits}f}"  # never -0.000
+
+
+def _percent(value: float) -> str:
+    return "–" if math.isnan(value) else f"{100 * value:.0f} %"

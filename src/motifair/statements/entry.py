@@ -1,0 +1,238 @@
+"""What stands in a ledger: entries in a hash chain, each with one line for each member.
+
+There is no clock in an entry: the same uploads give the same bytes on every machine.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, fields, replace
+from decimal import Context, Decimal
+from functools import cached_property
+from hashlib import sha256
+from typing import Any, Literal
+
+from motifair.files import finite
+
+GENESIS = "0" * 64
+KINDS = ("terms", "round")
+STATUSES = ("present", "absent", "rejected")
+PAYS = ("value", "equal")
+EXACT = Context(prec=60)  # digits of the longest amount
+LARGEST = 2**63 - 1
+LONGEST_REASON = 300
+BESIDE = ("recorded", "signature")  # of an entry: what is stored with it and not hashed
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the members agreed on: money in whole units of a currency with so many `digits`.
+
+    `members` has the public key (PEM) of each, or '' where uploads are not signed. `budget` is for
+    one round. `pays` says how: by value (E5), or the same for everyone present. `operator` is the
+    public key (PEM) by which entries are signed, '' in simulations and in ledgers of motifair 0.1.
+    """
+
+    members: dict[str, str]
+    budget: int
+    digits: int
+    currency: str
+    max_penalty: int
+    max_total_penalty: int
+    rounds: int
+    quorum: int
+    method: str
+    pays: Literal["value", "equal"] = "value"
+    config: dict[str, Any] = field(default_factory=dict)
+    operator: str = ""
+
+    def to_json(self) -> str:
+        """Return the text that an entry holds."""
+        content = asdict(self)
+        if not self.operator:
+            del content["operator"]
+        return canonical(finite(content))
+
+    @classmethod
+    def from_json(cls, text: str) -> Terms:
+        """Read the text of an entry; what cannot be terms is a ValueError that says why."""
+        try:
+            content = {"operator": ""} | json.loads(text)
+            terms = cls(**{f.name: content[f.name] for f in fields(cls)})
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"the terms cannot be read ({error!r})") from None
+        for flaw in terms.flaws():
+            raise ValueError(flaw)
+        return terms
+
+    def flaws(self) -> Iterator[str]:
+        """Say what makes no sense in them."""
+        members = self.members if isinstance(self.members, dict) else {}
+        texts = (self.currency, self.method, self.operator, *members, *members.values())
+        if not members or not all(isinstance(text, str) for text in texts):
+            yield "the terms need members with their keys, a currency and a method"
+        for name in ("budget", "digits", "max_penalty", "max_total_penalty", "rounds", "quorum"):
+            if not _is_count(getattr(self, name)):
+                yield f"{name} of the terms is not a whole number from 0 on"
+        if self.pays not in PAYS:
+            yield f"pays of the terms is neither {' nor '.join(PAYS)}"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One member in one round.
+
+    Value, alignment, diversity and compensation are in units of 1e-12, the payoff in units of
+    money. Alignment and diversity are None where the method has none. `upload` is the SHA-256 of
+    what the member sent, `signature` its signature of that; both in hex, '' where there is none.
+    `recorded` is the hash that a store has beside the line, None outside of one.
+    """
+
+    agent: str
+    status: Literal["present", "absent", "rejected"]
+    reason: str
+    value: int
+    alignment: int | None
+    diversity: int | None
+    compensation: int
+    kept: int
+    payoff: int
+    upload: str
+    signature: str
+    recorded: str | None = field(default=None, compare=False)
+
+    def flaws(self) -> Iterator[str]:
+        """Say what cannot be in a line."""
+        if self.status not in STATUSES:
+            yield f"the status is none of {', '.join(STATUSES)}"
+        if self.status == "present" and self.reason:
+            yield "a member that was present has no reason"
+        if not self.reason.isprintable():
+            yield "the reason has characters that cannot be printed"
+        for name in ("value", "alignment", "diversity", "compensation", "kept", "payoff"):
+            number = getattr(self, name)
+            if not _is_whole(number) and not (
+                number is None and name in ("alignment", "diversity")
+            ):
+                yield f"{name} is not a whole number of 64 bits"
+        if not re.fullmatch(r"([0-9a-f]{64})?", self.upload):
+            yield "upload is not a SHA-256 in hex"
+        if not re.fullmatch(r"([0-9a-f]{2})*", self.signature):
+            yield "signature is not in hex"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry of a run: the terms from now on, or a round with one line for each member.
+
+    Entries are numbered from 0, rounds from 1. `round` of terms is the number of rounds done
+    before them. `budget` is what was there to pay out in the round, with what was carried over from
+    rounds that could not be settled. `recorded` is the hash that a store has
+    beside the entry, None outside of one; `signature` the operator's signature of the hash, in hex.
+    """
+
+    run: str
+    number: int
+    kind: Literal["terms", "round"]
+    round: int
+    settled: bool
+    budget: int
+    terms: str
+    lines: tuple[Line, ...]
+    previous: str
+    recorded: str | None = field(default=None, compare=False)
+    signature: str = field(default="", compare=False)
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of everything in the entry, the hash of the one before it included."""
+        return _digest(self._content())
+
+    def signed(self, sign: Callable[[bytes], bytes]) -> Entry:
+        """Return the entry with the operator's signature, which covers all entries before it."""
+        return replace(self, signature=sign(self.hash.encode()).hex())
+
+    def line_hash(self, line: Line) -> str:
+        """SHA-256 of one line in its place: tells which line of an entry was changed."""
+        return _digest({"run": self.run, "number": self.number, "line": _plain(line)})
+
+    def to_json(self) -> str:
+        """Return the entry as text, always the same for the same entry."""
+        return canonical(self._content())
+
+    @classmethod
+    def from_json(cls, text: str) -> Entry:
+        """Read what `to_json` wrote."""
+        content = json.loads(text)
+        return cls(**(content | {"lines": tuple(Line(**line) for line in content["lines"])}))
+
+    def flaws(self) -> Iterator[tuple[str, str]]:
+        """Say of which agent ('' for the entry itself) what cannot be in an entry."""
+        if self.kind not in KINDS:
+            yield "", f"the kind is neither {' nor '.join(KINDS)}"
+        for name in ("number", "round", "budget"):
+            if not _is_count(getattr(self, name)):
+                yield "", f"{name} is not a whole number from 0 on"
+        if self.settled not in (False, True):
+            yield "", "settled is neither 0 nor 1"
+        agents = [line.agent for line in self.lines]
+        if agents != sorted(set(agents)):
+            yield "", "the lines are not in the order of the agents, one for each"
+        if self.kind == "terms" and (self.lines or self.settled or self.budget):
+            yield "", "an entry with terms has no lines and pays nothing"
+        if self.kind == "round" and self.terms:
+            yield "", "a round has no terms of its own"
+        if not re.fullmatch(r"([0-9a-f]{2})*", self.signature):
+            yield "", "the operator's signature is not in hex"
+        for line in self.lines:
+            yield from ((line.agent, flaw) for flaw in line.flaws())
+
+    def _content(self) -> dict[str, Any]:
+        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in BESIDE}
+        return plain | {"lines": [_plain(line) for line in self.lines]}
+
+
+def clean_reason(text: str) -> str:
+    """Make a reason out of any text: one printable line of at most 300 characters.
+
+    >>> clean_reason("no answer\\n in 60 s\\x00")
+    'no answer in 60 s'
+    """
+    words = "".join(c if c.isprintable() else " " for c in text).split()
+    return " ".join(words)[:LONGEST_REASON]
+
+
+def canonical(content: Any) -> str:
+    """Write JSON in the one form that is hashed: keys sorted, no spaces, ASCII.
+
+    >>> canonical({"b": 1, "a": "ü"})
+    '{"a":"\\\\u00fc","b":1}'
+    """
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _digest(content: Any) -> str:
+    return sha256(canonical(content).encode()).hexdigest()
+
+
+def _plain(line: Line) -> dict[str, Any]:
+    return {f.name: getattr(line, f.name) for f in fields(line) if f.name != "recorded"}
+
+
+def _is_whole(number: Any) -> bool:
+    return type(number) is int and abs(number) <= LARGEST
+
+
+def _is_count(number: Any) -> bool:
+    return _is_whole(number) and bool(number >= 0)
+
+
+def decimal(units: int, digits: int) -> str:
+    """Write whole units as a number with so many decimal places.
+
+    >>> decimal(-5, 2), decimal(0, 12), decimal(7, 0)
+    ('-0.05', '0.000000000000', '7')
+    """
+    return f"{Decimal(units).scaleb(-digits, EXACT):f}"

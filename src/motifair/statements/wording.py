@@ -1,0 +1,89 @@
+"""What a statement says in words: how members are paid, what is not known, how to check it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+
+from motifair.statements.attribution import valued_by
+from motifair.statements.entry import Terms
+
+
+def how_paid(terms: Terms) -> str:
+    """Say how members are paid under these terms."""
+    if terms.pays == "equal":
+        return (
+            f"Under {terms.method} everybody who is there is paid the same, so the whole payoff is "
+            "an equal share."
+        )
+    if valued_by(terms) is None:
+        return (
+            f"Method {terms.method} values members by a rule of its own, so a payoff is shown by "
+            "value and compensation only."
+        )
+    return (
+        "A round pays its budget in proportion to value and compensation. The value is carried "
+        "from round to round: it begins equal for all, each round adds alignment and diversity, "
+        "and all values together are scaled to 1. Each part is carried along in the same way. A "
+        "negative amount is a part that lowered the value."
+    )
+
+
+def what_is_unknown(members: Sequence[str], graphs: Mapping[str, int]) -> Iterator[str]:
+    """Say what follows where numbers of graphs are not known."""
+    missing = [name for name in members if name not in graphs]
+    if missing:
+        of = "members" if len(missing) == len(members) else ", ".join(missing)
+        yield (
+            f"The numbers of graphs of {of} are not known here: then there is no payoff by the "
+            "Shapley rule, and updates are weighed by value."
+        )
+
+
+def how_to_verify(
+    run: str, agent: str, ledger: str | None, folder: str | None
+) -> tuple[tuple[str, str], ...]:
+    """Return the commands by which a reader can check all of it."""
+    where, place = (
+        shlex.quote(without_password(ledger or "LEDGER")),
+        shlex.quote(folder or "FOLDER"),
+    )
+    about = f"--name {shlex.quote(run)} --agent {shlex.quote(agent)}"
+    return (
+        (
+            f"motifair ledger verify --ledger {where} --heads HEADS --operator-key KEY",
+            "Computes chain, payoffs and signatures again. HEADS is the file of heads that your "
+            "agent kept, KEY is local/operator.pub of your kit; the head must be the one below.",
+        ),
+        (
+            f"motifair ledger audit --folder {place} --run {shlex.quote(run)}",
+            "For who has the uploads: computes every value again from what members sent.",
+        ),
+        (
+            f"motifair statement --ledger {where} {about} --format json",
+            "Makes this statement again, with the hash of every round's entry.",
+        ),
+    )
+
+
+def how_to_repeat(agent: str, folder: str | None, split: int) -> tuple[tuple[str, str], ...]:
+    """Members without keys are simulated: nobody but who ran it can check more."""
+    place = shlex.quote(folder or "FOLDER") + (f" --split {split}" if split else "")
+    return (
+        (
+            f"motifair statement --run {place} --agent {shlex.quote(agent)} --format json",
+            "This run was simulated: there is no ledger, and all of this follows from the values "
+            "that the run recorded. The command gives the same numbers and the same head again.",
+        ),
+    )
+
+
+def without_password(ledger: str) -> str:
+    """Leave out of a URL what lets one in.
+
+    >>> without_password("postgresql://server:secret@host/db"), without_password("ledger.sqlite")
+    ('postgresql://server@host/db', 'ledger.sqlite')
+    """
+    plain = re.sub(r"^([a-z+0-9]+://[^:/@]*):.*@", r"\1@", ledger)
+    return re.sub(r"([?&])password=[^&]*&?", r"\1", plain).rstrip("?&")

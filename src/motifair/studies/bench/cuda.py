@@ -1,0 +1,127 @@
+"""Rounds on a GPU, many federations as one stack.
+
+Only the clock needs a GPU. Elsewhere the same functions run with another one, and nothing is
+recorded: that is how they are tested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from motifair.config import Config
+from motifair.errors import MotifairError
+from motifair.experiments.plan import Plan, split_data
+from motifair.federation.cuda_graph import Rounds
+from motifair.federation.loop import run_rounds
+from motifair.federation.members import Members, prepare
+from motifair.federation.simulation import Simulation
+from motifair.studies.bench.bound import round_bytes
+from motifair.studies.bench.measure import (
+    Clock,
+    Work,
+    device_seconds,
+    host_seconds,
+    in_turn,
+    stepper,
+)
+from motifair.studies.bench.naive import naive_federation
+
+METHODS = ("fedavg", "motifair")
+COPIED = 2**30  # bytes: many times what a GPU's cache holds
+
+
+def measure_cuda(
+    plan: Plan, splits: int, repeats: int, *, clock: Clock = device_seconds, copied: int = COPIED
+) -> dict[str, Any]:
+    """Time stacks of `splits` federations, method by method."""
+    methods = {}
+    for name in METHODS:
+        config = replace(plan.config, method=name, eval_every=plan.config.rounds)
+        members = [
+            prepare(config, split_data(plan, k), seed=config.seed + k) for k in range(splits)
+        ]
+        if len({m.model.width for m in members}) > 1:
+            raise MotifairError(
+                f"The splits of {plan.data.name} differ in their largest degree, so they are no "
+                "single stack; use a dataset with node labels, or --splits 1."
+            )
+        found = measure_rounds(config, members, plan.device, repeats, clock, copied)
+        whole_run(replace(config, rounds=3), members, plan.device, clock)  # warm-up
+        found["whole_run_seconds"] = whole_run(config, members, plan.device, clock)
+        methods[name] = found
+    return {"splits": splits, "methods": methods}
+
+
+def measure_rounds(
+    config: Config,
+    members: Sequence[Members],
+    device: torch.device,
+    repeats: int,
+    clock: Clock,
+    copied: int,
+) -> dict[str, Any]:
+    """Time a round of the stack and what it is compared with.
+
+    `stack` is recorded, `eager` the same not recorded; `one` is the first federation alone,
+    recorded; `naive` is the naive loop over it; `bound` follows from the bytes that a round of the
+    stack must move and the bandwidth of `copy`. A stack that fits the cache can be faster.
+    """
+    stack = Simulation(config, members, device=device)
+    one = Simulation(config, members[0], device=device)
+    replayed = Rounds(stack)
+    seconds = in_turn(
+        {
+            "stack": stepper(replayed, stack.start()),
+            "eager": stepper(stack.round, stack.start()),
+            "one": stepper(Rounds(one), one.start()),
+            "naive": naive_federation(config, members[0], device).round,
+            "copy": copier(copied, device),
+        },
+        repeats,
+        clock,
+    )
+    bandwidth = 2 * copied / seconds["copy"]  # a copy reads and writes
+    moved = sum(round_bytes(config, m) for m in members)
+    seconds["bound"] = moved / bandwidth
+    return {
+        "recorded": replayed.graph is not None,
+        "recorded_vs_eager": seconds["eager"] / seconds["stack"],
+        "stack_vs_one_by_one": len(members) * seconds["one"] / seconds["stack"],
+        "round_vs_naive": len(members) * seconds["naive"] / seconds["stack"],
+        "round_vs_bound": seconds["stack"] / seconds["bound"],
+        "seconds": seconds,
+        "bound_bytes": moved,
+        "bandwidth_bytes_per_second": bandwidth,
+    }
+
+
+def whole_run(
+    config: Config, members: Sequence[Members], device: torch.device, clock: Clock
+) -> dict[str, float]:
+    """Time all rounds of a stack from prepared graphs to the final evaluation.
+
+    `wall` is all of it: collating graphs and moving them to the device, recording, the rounds, the
+    evaluation. `gpu` is by the device's clock and begins with the first round.
+    """
+    found = {}
+
+    def work() -> None:
+        simulation = Simulation(config, members, device=device)
+        state, histories = simulation.start(), simulation.histories()
+        found["gpu"] = clock(
+            lambda: run_rounds(simulation, state, histories, eval_every=config.eval_every)
+        )
+
+    found["wall"] = host_seconds(work)  # what `work` ends with has waited for the device
+    return found
+
+
+def copier(size: int, device: torch.device) -> Work:
+    """Copy so many bytes with every call."""
+    source = torch.zeros(size // 4, device=device)
+    target = torch.empty_like(source)
+    return lambda: target.copy_(source)

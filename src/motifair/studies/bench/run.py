@@ -1,0 +1,126 @@
+"""The benchmark as a whole: what is measured where, its file and its table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from motifair.errors import MotifairError
+from motifair.experiments.plan import choose_device, make_plan
+from motifair.files import check_target, write_json
+from motifair.graphs.dataset import EMBEDDED
+from motifair.graphs.tu import locate
+from motifair.learning.process import steady_process
+from motifair.studies.bench.cpu import measure_cpu
+from motifair.studies.bench.cuda import measure_cuda
+from motifair.studies.bench.measure import surroundings
+from motifair.studies.bench.scale import measure_scale, save_scale
+
+SPLITS, REPEATS = 20, 12
+RATIOS = (
+    "round_vs_naive", "round_vs_bound", "threads_2_vs_1", "recorded_vs_eager",
+    "stack_vs_one_by_one",
+)  # fmt: skip
+
+
+# One model an agent, and the equations of which the naive loop has a version of its own.
+TIMED: Mapping[str, Any] = {
+    "profile": "paper",
+    "rings": "chordless",
+    "max_ring": 4,
+    "retention": 0.1,
+    "reward_step": 3.0,
+    "prototype_distance": "unit",
+    "prototype_reduce": "mean",
+}
+
+
+def run_benchmark(
+    out: Path,
+    *,
+    dataset: str | None = None,
+    device: str = "auto",
+    splits: int | None = None,
+    repeats: int = REPEATS,
+    scale: bool = False,
+    data_dir: Path | None = None,
+) -> dict[str, Any]:
+    """Measure, write `out` (and `agents.png` beside it), and return what was found."""
+    where = choose_device(device)
+    _check(out, where, splits, repeats, scale)
+    if dataset is None:
+        dataset = EMBEDDED if locate("PROTEINS", data_dir) is None else "PROTEINS"
+    plan = make_plan(dataset, TIMED, data_dir=data_dir, device=device, threads=1)
+    found = {
+        "dataset": plan.data.name,
+        "agents": plan.config.agents,
+        **surroundings(where),
+        "repeats": repeats,
+    }
+    with steady_process():
+        if where.type == "cpu":
+            found |= measure_cpu(plan, repeats)
+        else:
+            found |= measure_cuda(plan, splits or SPLITS, repeats)
+        if scale:
+            found["scale"] = measure_scale()
+    if scale:
+        save_scale(found["scale"], out.with_name("agents.png"))
+    write_json(out, found)
+    return found
+
+
+def show_benchmark(found: dict[str, Any], console: Console) -> None:
+    """Print what was found as tables."""
+    machine = found["machine"]
+    place = machine["gpu"] or f"{machine['cpu']}, {machine['cores']} cores"
+    rounds = f"One round on {found['dataset']}, {found['agents']} agents"
+    if "splits" in found:
+        rounds += f", {found['splits']} federations as one stack"
+    console.print(f"{rounds} ({place})", highlight=False)
+    console.print(_table(found.get("methods") or {"value": found}))
+    if "scale" in found:
+        table = Table("agents", "round", "per agent, vs first")
+        for entry in found["scale"]:
+            ratio = f"{entry['per_agent_vs_first']:.2f}"
+            table.add_row(str(entry["agents"]), _time(entry["seconds"]), ratio)
+        console.print(table)
+
+
+def _table(columns: dict[str, dict[str, Any]]) -> Table:
+    """Give everything that was measured a row, and each method a column."""
+    table = Table("measured")
+    for name in columns:
+        table.add_column(name, justify="right")
+    first = next(iter(columns.values()))
+    for name in first["seconds"]:
+        table.add_row(name, *(_time(c["seconds"][name]) for c in columns.values()))
+    for name in first.get("whole_run_seconds", ()):
+        times = (_time(c["whole_run_seconds"][name]) for c in columns.values())
+        table.add_row(f"whole run, {name}", *times)
+    for name in RATIOS:
+        if name in first:
+            table.add_row(name, *(f"{c[name]:.2f}" for c in columns.values()))
+    if "peak_memory_mib" in first:
+        table.add_row("peak memory", *(f"{c['peak_memory_mib']:.0f} MiB" for c in columns.values()))
+    return table
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.2f} ms"
+
+
+def _check(out: Path, where: torch.device, splits: int | None, repeats: int, scale: bool) -> None:
+    """Refuse what cannot be measured or written, before anything is."""
+    if repeats < 1 or (splits is not None and splits < 1):
+        raise MotifairError("--repeats and --splits take whole numbers of at least 1.")
+    if where.type == "cpu" and splits is not None:
+        raise MotifairError("On a CPU one federation is measured; leave --splits out.")
+    if where.type != "cpu" and scale:
+        raise MotifairError("--scale measures a CPU; add --device cpu.")
+    check_target(out)

@@ -1,0 +1,52 @@
+"""The studies by name; a study is imported when it is asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from motifair.errors import MotifairError, nearest
+from motifair.studies.study import Study
+
+# Each module has a `STUDY`; the order is that in which `all` runs them.
+MODULES = {
+    "datasets": "motifair.studies.datasets",
+    "table2": "motifair.studies.table2",
+    "perturbed": "motifair.studies.perturbed",
+    "tradeoff": "motifair.studies.tradeoff",
+    "payoff": "motifair.studies.payoff",
+    "ablation": "motifair.studies.ablation",
+    "lambda": "motifair.studies.sweep",
+    "scale": "motifair.studies.scale",
+    "contribution": "motifair.studies.contribution",
+    "claims": "motifair.studies.claims",
+    "manipulation": "motifair.studies.manipulation",
+    "search": "motifair.studies.search",
+}
+ALL = "all"
+
+
+def choose_studies(name: str) -> list[str]:
+    """Return the name, or every one for `all`.
+
+    >>> choose_studies("tabel2")
+    Traceback (most recent call last):
+    motifair.errors.MotifairError: There is no study 'tabel2'. Did you mean table2?
+    """
+    if name == ALL:
+        return list(MODULES)
+    if name not in MODULES:
+        raise MotifairError(f"There is no study '{name}'. {nearest(name, [*MODULES, ALL])}")
+    return [name]
+
+
+def load_study(name: str) -> Study:
+    """Import a study.
+
+    >>> load_study("datasets").summary
+    'the table of datasets, counted anew'
+    """
+    try:
+        study: Study = import_module(MODULES[name]).STUDY
+    except ModuleNotFoundError as error:
+        raise MotifairError(f"The study {name} needs {error.name}, which is not here.") from error
+    return study

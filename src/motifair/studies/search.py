@@ -1,0 +1,124 @@
+"""How the default profile was chosen: one option changed at a time, on splits kept for that."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from motifair.evaluation.statistics import mean_interval, paired_difference
+from motifair.experiments.plan import Plan
+from motifair.experiments.result import Result
+from motifair.studies.harm import TIERS
+from motifair.studies.payoff import paid_splits, spearman
+from motifair.studies.study import DATASETS, Finding, Settings, Study
+
+SEARCH, PAYOFF_SEARCH = 10_000, 30_000
+SPLITS = {"PROTEINS": 40, "IMDB-BINARY": 40, "DD": 20}
+TIERED = ("PROTEINS", "IMDB-BINARY", "DD", "planted")
+BASELINES = ("fedavg", "cffl")
+
+# Each differs from the default profile in what it names.
+VARIANTS: Mapping[str, Mapping[str, Any]] = {
+    "default": {},
+    "retention=0.1": {"retention": 0.1},
+    "retention=0.1 instead of own_weight": {"retention": 0.1, "own_weight": 0.0},
+    "aggregate_length=mean": {"aggregate_length": "mean"},
+    "aggregate_length=mean, reward_step=2": {"aggregate_length": "mean", "reward_step": 2.0},
+    "own_weight=0": {"own_weight": 0.0},
+    "own_weight=0.2": {"own_weight": 0.2},
+    "own_weight=0.4": {"own_weight": 0.4},
+    "own_weight=0.5": {"own_weight": 0.5},
+    "prototype_weight=0": {"prototype_weight": 0.0},
+    "prototype_weight=1": {"prototype_weight": 1.0},
+    "value_rate=0.02": {"value_rate": 0.02},
+    "value_rate=0.1": {"value_rate": 0.1},
+    "diversity_weight=0": {"diversity_weight": 0.0},
+    "diversity_weight=4": {"diversity_weight": 4.0},
+    "diversity_weight=16": {"diversity_weight": 16.0},
+    "alignment_against=all": {"alignment_against": "all"},
+    "alignment_against=others": {"alignment_against": "others"},
+    "alignment_against=peers": {"alignment_against": "peers"},
+    "alignment_of=gradient": {"alignment_of": "gradient"},
+    "alignment_rate=1": {"alignment_rate": 1.0},
+    "evidence=sum": {"evidence": "sum"},
+    "chance=false, corroboration=1": {"chance": False, "corroboration": 1},
+    "corroboration=1": {"corroboration": 1},
+    "aggregation=value": {"aggregation": "value"},
+    "aggregation=size": {"aggregation": "size"},
+    "beta=inf": {"beta": math.inf},
+    "share=conv": {"share": "conv"},
+}
+
+
+def run(settings: Settings) -> Finding:
+    """Compare all variants on clean data, and on quality tiers by what they pay."""
+    clean = [_clean(settings, d) for d in settings.datasets or DATASETS]
+    tiers = [_tiers(settings, d) for d in settings.datasets or TIERED]
+    return Finding(
+        "The search for the default profile",
+        {"search": pd.concat(clean), "search-tiers": pd.concat(tiers)},
+        notes=(
+            "One option changed at a time. Differences are paired over splits, with the lower end "
+            "of the 95 % interval. Nothing here is a claim: these splits served to choose.",
+        ),
+    )
+
+
+def _clean(settings: Settings, dataset: str) -> pd.DataFrame:
+    splits = SPLITS.get(dataset, 20)
+    plans = {m: settings.plan(dataset, seed=SEARCH, splits=splits, method=m) for m in BASELINES}
+    plans |= _plans(settings, dataset, SEARCH, splits)
+    found = settings.execute(f"search-{dataset}", plans, "fedavg").results
+    return pd.DataFrame([{"dataset": dataset, **_row(r, n, found)} for n, r in found.items()])
+
+
+def _tiers(settings: Settings, dataset: str) -> pd.DataFrame:
+    plans = _plans(settings, dataset, PAYOFF_SEARCH, 20, perturbation="tiers")
+    found = settings.execute(f"search-tiers-{dataset}", plans).results
+    return pd.DataFrame(
+        [{"dataset": dataset, "variant": n, **paid(plans[n], r)} for n, r in found.items()]
+    )
+
+
+def _plans(
+    settings: Settings, dataset: str, seed: int, splits: int, **options: Any
+) -> dict[str, Plan]:
+    return {
+        name: settings.plan(dataset, seed=seed, splits=splits, **{**options, **changed})
+        for name, changed in VARIANTS.items()
+    }
+
+
+def _row(result: Result, name: str, found: Mapping[str, Result]) -> dict[str, Any]:
+    """Means of one variant, its differences to FedAvg, and to CFFL in fairness."""
+    row: dict[str, Any] = {"variant": name}
+    for metric in ("personalised_accuracy", "global_accuracy", "fairness"):
+        pair = paired_difference(_values(result, metric), _values(found["fedavg"], metric))
+        row |= {
+            metric: result.mean[metric],
+            f"{metric} − fedavg": pair.mean,
+            f"{metric} − fedavg_low": pair.low,
+        }
+    pair = paired_difference(_values(result, "fairness"), _values(found["cffl"], "fairness"))
+    row |= {"fairness − cffl": pair.mean, "fairness − cffl_low": pair.low}
+    return row
+
+
+def paid(plan: Plan, result: Result) -> dict[str, float]:
+    """Mean payoff a round by tier, and its rank correlation with the quality of the graphs."""
+    splits = paid_splits(plan, result)
+    return {t: mean_interval([s.of(t).mean() for s in splits])[0] for t in TIERS} | {
+        "rank correlation": mean_interval([spearman(s) for s in splits])[0],
+        "personalised_accuracy": result.mean["personalised_accuracy"],
+        "global_accuracy": result.mean["global_accuracy"],
+    }
+
+
+def _values(result: Result, metric: str) -> list[float]:
+    return [s.metrics()[metric] for s in result.splits]
+
+
+STUDY = Study("search", "one option of the default profile changed at a time", run)

@@ -1,0 +1,150 @@
+"""Federations that no plan describes (some agents left out, or with other graphs from some round
+on), trained side by side where there is a GPU, and kept so that none is trained twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from motifair.experiments.jobs import memory_needed
+from motifair.experiments.plan import Plan
+from motifair.federation.callbacks import Callback
+from motifair.federation.history import History
+from motifair.federation.loop import run_rounds
+from motifair.federation.members import Members
+from motifair.federation.simulation import Simulation
+from motifair.federation.state import FederationState, load_history, save_state
+from motifair.learning.process import steady_process
+from motifair.studies.study import Settings
+
+Stages = tuple[Members, ...]
+
+
+@dataclass(frozen=True)
+class Training:
+    """One federation on split `number`; `part` says what is special about it.
+
+    `members` makes who takes part: first, and then after each of the rounds `turns`.
+    """
+
+    number: int
+    part: str
+    members: Callable[[], Stages]
+    turns: tuple[int, ...] = ()
+
+
+def train(
+    settings: Settings, plan: Plan, folder: str, trainings: Sequence[Training]
+) -> list[History]:
+    """Train federations as the plan says, or what is left of them in `out/runs/folder`.
+
+    An interrupted one starts anew; those that were finished are read.
+    """
+    kept = settings.out / "runs" / folder
+    kept.mkdir(parents=True, exist_ok=True)
+    found: dict[int, History] = {}
+    left = []
+    for place, training in enumerate(trainings):
+        path, about = _file(plan, kept, training)
+        if path.exists():
+            found[place] = load_history(path, about)[1]
+        else:
+            left.append(place)
+    for places, stages in _groups(plan, trainings, left):
+        callbacks = [[_Keep(*_file(plan, kept, trainings[p]))] for p in places]
+        turns = trainings[places[0]].turns
+        histories = run_stages(plan, stages, turns, callbacks=callbacks, stop=settings.stop)
+        found |= dict(zip(places, histories, strict=True))
+    return [found[place] for place in range(len(trainings))]
+
+
+def run_stages(
+    plan: Plan,
+    stages: Sequence[Stages],
+    turns: Sequence[int],
+    *,
+    callbacks: Sequence[Sequence[Callback]] = (),
+    stop: Callable[[], bool] = lambda: False,
+) -> list[History]:
+    """Run federations of equal shape side by side; after each turn others go on in their place.
+
+    Callbacks hear of the last stage only.
+    """
+    config = plan.config
+    histories = [History(first.split.names, config.rounds) for first, *_ in stages]
+    state: FederationState | None = None
+    with steady_process():
+        for stage, until in enumerate((*turns, config.rounds)):
+            members = [s[stage] for s in stages]
+            simulation = Simulation(
+                replace(config, rounds=until),
+                members[0] if len(members) == 1 else members,
+                device=plan.device,
+                threads=plan.threads,
+            )
+            with closing(simulation):
+                state = run_rounds(
+                    simulation,
+                    simulation.start() if state is None else taken_over(simulation, state),
+                    histories,
+                    callbacks=callbacks if until == config.rounds else (),
+                    stop=stop,
+                    eval_every=config.eval_every,
+                )
+    return histories
+
+
+def taken_over(simulation: Simulation, state: FederationState) -> FederationState:
+    """Go on with the same agents on other graphs.
+
+    Other graphs have other motifs, so the agents' prototypes are merged anew, as before round 1,
+    though by the values of today.
+    """
+    blank = simulation.server.start(state.server.weights)
+    prototypes, active = blank.prototypes, blank.active
+    if simulation.method.uses_prototypes:
+        local = simulation.agents.prototypes(state.agents)
+        prototypes, active = simulation.server.share_prototypes(
+            local, state.server.value, prototypes, active
+        )
+    return replace(state, server=replace(state.server, prototypes=prototypes, active=active))
+
+
+class _Keep(Callback):
+    def __init__(self, path: Path, about: dict[str, Any]) -> None:
+        self.path, self.about = path, about
+
+    def on_end(self, state: FederationState, history: History) -> None:
+        save_state(self.path, state, history, self.about, final=True)
+
+
+def _file(plan: Plan, folder: Path, training: Training) -> tuple[Path, dict[str, Any]]:
+    about = {
+        "config": plan.config.digest(),
+        "device": plan.device.type,
+        "seed": plan.config.seed + training.number,
+        "part": [training.part, *training.turns],
+    }
+    return folder / f"split-{training.number:03d}-{training.part}.safetensors", about
+
+
+def _groups(
+    plan: Plan, trainings: Sequence[Training], left: Sequence[int]
+) -> Iterator[tuple[list[int], list[Stages]]]:
+    """Put federations of equal shape together, as many as fit into the memory; one on a CPU."""
+    waiting: dict[tuple[object, ...], tuple[list[int], list[Stages], int]] = {}
+    for place in left:
+        stages = trainings[place].members()
+        shape = (stages[0].model.width, len(stages[0].train), trainings[place].turns)
+        need = max(memory_needed(plan.config, m) for m in stages)
+        places, together, filled = waiting.get(shape, ([], [], 0))
+        if together and filled + need > plan.memory:
+            yield places, together
+            places, together, filled = [], [], 0
+        waiting[shape] = ([*places, place], [*together, stages], filled + need)
+    for places, together, _ in waiting.values():
+        yield places, together

@@ -1,0 +1,243 @@
+"""A whole federation on this machine for the tests: its operator's folder, and all its processes,
+each started by the command that a person would type.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from motifair.cli.app import app
+from motifair.consortium.agent_process import HANDLER, make_handler, settings_of
+from motifair.consortium.coordinator import Coordinator
+from motifair.consortium.demo import graphs_of, prepare
+from motifair.consortium.operate import run_federation, status
+from motifair.consortium.operator_folder import SERVER, Office
+from motifair.consortium.rounds import Drive
+from motifair.consortium.store.ledger import open_ledger
+from motifair.consortium.transports.inprocess import InProcess
+from motifair.consortium.transports.nvflare.processes import (
+    Running,
+    running,
+    start_server,
+    start_site,
+)
+from motifair.errors import MotifairError
+from motifair.statements.accounts import Accounts
+from motifair.statements.entry import Entry
+from motifair.statements.signatures import public_text
+
+MOTIFAIR = (sys.executable, "-m", "motifair")
+PRIVACY = """
+[privacy]
+clip_update = 0.1
+noise_update = 1.0
+clip_prototype = 50.0
+noise_prototype = 0.5
+delta = 1e-5
+"""
+
+
+def motifair(*words: object, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        [*MOTIFAIR, *map(str, words)], capture_output=True, text=True, timeout=timeout, check=False
+    )
+
+
+def motifair_here(*words: object) -> str:
+    """Run a command to its end in this process; it must go well. Returns what it printed."""
+    ended = CliRunner().invoke(app, [str(word) for word in words])
+    if isinstance(ended.exception, MotifairError):
+        raise ended.exception
+    assert ended.exit_code == 0, ended.output
+    return ended.stdout
+
+
+def wait_until(condition: Callable[[], object], seconds: float, what: str) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"{what}: not within {seconds:g} s"
+        time.sleep(0.1)
+
+
+class Enough(Exception):  # noqa: N818 - nothing went wrong
+    """The operator has seen enough and presses Ctrl-C."""
+
+
+@dataclass
+class Consortium:
+    """The folder of an operator, and what was started from it; `with` stops all of it."""
+
+    folder: Path
+    started: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
+    parts: dict[str, Running] = field(default_factory=dict)
+
+    def __enter__(self) -> Consortium:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in reversed(list(self.started)):
+            self.stop(name)
+        for part in self.parts.values():
+            part.stop()
+
+    @property
+    def office(self) -> Office:
+        """The office as the files say now."""
+        return Office(self.folder)
+
+    def prepare(self, agents: int, rounds: int, *, private: bool = False, **settings: str) -> None:
+        """Write graphs and terms, and make the kits; `settings` replace lines of the terms."""
+        prepare(self.office, agents, rounds)
+        for name, value in settings.items():
+            self.set(name, value)
+        if private:
+            path = self.folder / "federation.toml"
+            against = 'alignment_against = "all"\nrounds = '
+            path.write_text(path.read_text().replace("rounds = ", against) + PRIVACY)
+        self.office.provision()
+
+    def set(self, name: str, value: str) -> None:
+        """Change one line of federation.toml."""
+        path = self.folder / "federation.toml"
+        lines = path.read_text().splitlines()
+        (at,) = [k for k, line in enumerate(lines) if line.startswith(f"{name} = ")]
+        lines[at] = f"{name} = {value}"
+        path.write_text("\n".join(lines) + "\n")
+
+    def graphs(self, name: str) -> Path:
+        return graphs_of(self.office, name)
+
+    def state(self, name: str) -> Path:
+        """Where an agent keeps its state: apart from the kit, which may be renewed."""
+        return self.folder / "states" / name
+
+    def start(self, name: str, *words: object) -> subprocess.Popen[str]:
+        """Start a command that goes on; what it prints is in `folder/NAME.log`."""
+        with (self.folder / f"{name}.log").open("a") as log:
+            self.started[name] = subprocess.Popen(
+                [*MOTIFAIR, *map(str, words)], stdout=log, stderr=subprocess.STDOUT, text=True
+            )
+        return self.started[name]
+
+    def said(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text()
+
+    def start_server(self) -> None:
+        self.start(SERVER, "federation", "server", "start", "--folder", self.folder)
+
+    def start_agent(self, name: str) -> None:
+        where = ("--kit", self.office.kit(name), "--graphs", self.graphs(name))
+        self.start(name, "federation", "agent", "start", *where, "--state", self.state(name))
+
+    def start_all(self) -> None:
+        self.start_server()
+        wait_until(lambda: self.part(SERVER), 60, "the server starts")
+        for name in self.office.terms.members:
+            self.start_agent(name)
+        for name in self.office.terms.members:
+            self.wait_for(name)
+
+    def start_parts(self, *names: str) -> None:
+        """Start server and sites without the commands that keep them alive: that is quicker."""
+        for name in names:
+            kit = self.office.kit(name)
+            if name == SERVER:
+                where = {"office": str(self.folder.resolve())}
+                self.parts[name] = start_server(kit, where)
+            else:
+                settings = settings_of(kit, self.graphs(name), self.state(name))
+                self.parts[name] = start_site(kit, HANDLER, settings, wait=90)
+
+    def wait_for(self, name: str) -> None:
+        """Wait until the command says that its part is running."""
+        wait_until(lambda: f"{name} is running" in self.said(name), 90, f"{name} starts")
+
+    def part(self, name: str) -> Running | None:
+        return running(self.folder / "kits" / name)
+
+    def stop(self, name: str) -> None:
+        """End a command as Ctrl-C does, and whatever it may have left."""
+        process = self.started.pop(name)
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        left = self.part(name) if (self.folder / "kits" / name).is_dir() else None
+        if left:
+            left.stop()
+
+    def run_until(self, run: str, round: int) -> None:
+        """Let a run go on with the members of now, until after this round."""
+
+        def watch() -> None:
+            if self.round(run) >= round:
+                raise Enough
+
+        rounds = round - max(self.round(run), 0)
+        with contextlib.suppress(Enough):
+            run_federation(self.office, run, rounds=rounds, watch=watch)
+
+    def round(self, run: str) -> int:
+        return status(self.office, run).round
+
+    def entries(self, run: str) -> list[Entry]:
+        with open_ledger(self.office.ledger, write=False) as ledger:
+            return list(ledger.entries(run))
+
+    def check_books(self, run: str) -> None:
+        """Let the commands verify the ledger and audit the run; what was paid is all that was due,
+        but for what is carried over to a round that has not come yet.
+        """
+        ledger = self.office.ledger
+        motifair_here("ledger", "verify", "--ledger", ledger)
+        motifair_here("ledger", "audit", "--run", run, "--folder", self.folder)
+        for name in self.office.terms.members:
+            heads = self.state(name) / "heads.jsonl"
+            motifair_here("ledger", "verify", "--ledger", ledger, "--heads", heads)
+        balance = json.loads(motifair_here("ledger", "balance", "--ledger", ledger, "--json"))
+        paid = sum(Decimal(row["balance"]) for row in balance if row["run"] == run)
+        books = Accounts.of(run, self.entries(run))
+        due = books.agreed.budget * books.round - books.carried
+        assert paid == Decimal(due).scaleb(-books.agreed.digits)
+
+    def alone(self, run: str) -> list[Entry]:
+        """Run the same agents without faults: in this process, on a ledger of their own.
+
+        What they end with is in `folder/alone/RUN`, each agent's model in `NAME/RUN/model`.
+        """
+        office, scratch, handlers = self.office, self.folder / "alone" / run, {}
+        for name in office.terms.members:
+            state = scratch / name
+            state.mkdir(parents=True)
+            (state / "seed").write_text((self.state(name) / "seed").read_text())
+            settings = settings_of(office.kit(name), self.graphs(name), state)
+            handlers[name] = make_handler(name, settings)
+        operator = public_text(office.operator())
+        coordinator = Coordinator(run, office.terms, office.keys(), operator)
+        with open_ledger(scratch / "ledger.sqlite", write=True) as ledger:
+            Drive(InProcess(handlers), coordinator, ledger, scratch / "run")()
+            return list(ledger.entries(run))
+
+    def models(self, run: str, root: Path) -> dict[str, bytes]:
+        """Return the agents' final models, for agents with their state in `root`."""
+        found = {}
+        for name in self.office.terms.members:
+            path = root / name / run / "model" / "model.safetensors"
+            if path.exists():
+                found[name] = path.read_bytes()
+        return found

@@ -1,0 +1,79 @@
+"""The demo, by its command: everything a federation does, on one machine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("nvflare")
+
+from consortium import motifair, motifair_here
+
+from motifair.consortium.agent_process import state_of
+from motifair.consortium.demo import RUN, graphs_of
+from motifair.consortium.operator_folder import Office
+from motifair.export import load_model, predict
+from motifair.graphs.read import read_graphs
+
+pytestmark = pytest.mark.federation
+NAMES = ("agent-00", "agent-01", "agent-02")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("demo") / "office"
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> dict[str, object]:
+    words = ("--agents", 3, "--rounds", 3, "--out", folder, "--json")
+    ended = motifair("federation", "demo", *words, timeout=300)
+    assert ended.returncode == 0, ended.stderr
+    assert "round 3 of 3" in ended.stderr
+    shown: dict[str, object] = json.loads(ended.stdout)
+    return shown
+
+
+def test_the_ledger_fits_and_is_the_one_that_the_same_agents_make_in_one_process(
+    found: dict[str, object], folder: Path
+) -> None:
+    assert found["ledger fits"] is True
+    assert found["same in one process"] is True
+    words = ("--run", RUN, "--folder", folder, "--json")
+    verdict = json.loads(motifair_here("ledger", "audit", *words))
+    assert (verdict["rounds"], verdict["head"]) == (3, found["head"])
+
+
+@pytest.mark.parametrize("name", [*NAMES, "server"])
+def test_everybody_has_a_model_that_predicts(
+    found: dict[str, object], folder: Path, name: str
+) -> None:
+    office = Office(folder)
+    state = folder / "kits" / f"{name}.state" / RUN
+    model = load_model((office.run(RUN) if name == "server" else state) / "model")
+    assert model.card["agent"] == name
+    assert model.card["rounds"] == 3
+    assert model.card["ledger_head"] == found["head"]
+    graphs = read_graphs(graphs_of(office, NAMES[0]))
+    rows = predict(model, graphs)
+    assert len(rows) == len(graphs)
+    assert set(rows["label"]) <= {0, 1}
+
+
+def test_the_command_predicts_with_a_members_model(found: dict[str, object], folder: Path) -> None:
+    office = Office(folder)
+    model = state_of(office.kit(NAMES[1])) / RUN / "model"
+    graphs = graphs_of(office, NAMES[1])
+    said = motifair_here("predict", "--model", model, "--graphs", graphs, "--json")
+    for row in json.loads(said):
+        assert sum(row["probabilities"].values()) == pytest.approx(1, abs=1e-5)
+
+
+def test_all_processes_of_the_demo_are_gone(found: dict[str, object], folder: Path) -> None:
+    words = ("--run", RUN, "--folder", folder, "--json")
+    about = json.loads(motifair_here("federation", "status", *words))
+    assert about["finished"] is True
+    assert about["running here"] == []
+    assert about["members"] == dict.fromkeys(NAMES, "present")

@@ -1,0 +1,112 @@
+"""Stopping a real federation: afterwards nothing of it is alive, and nothing comes back."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytest.importorskip("nvflare")
+
+from consortium import Consortium, motifair, motifair_here, wait_until
+
+from motifair.consortium.operator_folder import OPERATOR, SERVER
+
+pytestmark = pytest.mark.federation
+RUN, MEMBERS = "run-1", ["agent-00", "agent-01"]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Consortium]:
+    with Consortium(tmp_path_factory.mktemp("stop") / "office") as made:
+        made.prepare(2, 10_000)
+        yield made
+
+
+def processes(world: Consortium) -> list[str]:
+    """Return the command lines that name the federation's folder: all of its processes do."""
+    found = []
+    for process in psutil.process_iter(["pid", "cmdline"]):
+        line = " ".join(process.info["cmdline"] or [])
+        if str(world.folder) in line:
+            found.append(f"{process.info['pid']} {line}")
+    return found
+
+
+def at_work(world: Consortium) -> None:
+    """Start everything by its command, and let it train: server, sites and their workers."""
+    world.start_all()
+    done = world.round(RUN)
+    world.start(OPERATOR, "federation", "run", "--run", RUN, "--folder", world.folder)
+    wait_until(lambda: world.round(RUN) > done + 1, 90, "rounds are done")
+    assert sum("worker_process" in line for line in processes(world)) == len(MEMBERS)
+
+
+def running_here(world: Consortium) -> list[str]:
+    words = ("--run", RUN, "--folder", world.folder, "--json")
+    found: list[str] = json.loads(motifair_here("federation", "status", *words))["running here"]
+    return found
+
+
+def stopped(world: Consortium) -> None:
+    """See that there is nothing left, nor after a while."""
+    assert processes(world) == []
+    time.sleep(3)
+    assert processes(world) == []
+    assert running_here(world) == []
+    for name, process in world.started.items():
+        assert process.poll() is not None
+        assert "starting it again" not in world.said(name)
+    world.started.clear()
+
+
+def test_one_kit_is_stopped_for_good_and_then_all_of_the_folder(world: Consortium) -> None:
+    at_work(world)
+    assert running_here(world) == [*MEMBERS, OPERATOR, SERVER]
+    gone = str(world.office.kit(MEMBERS[0]))
+    assert motifair_here("federation", "stop", "--kit", gone) == f"{MEMBERS[0]} is stopped.\n"
+    assert not [line for line in processes(world) if gone in line]
+    time.sleep(3)
+    assert not [line for line in processes(world) if gone in line]
+    assert running_here(world) == [MEMBERS[1], OPERATOR, SERVER]
+    said = motifair_here("federation", "stop", "--folder", world.folder)
+    assert said.splitlines() == [
+        f"{MEMBERS[0]} was not running.",
+        *(f"{name} is stopped." for name in (MEMBERS[1], OPERATOR, SERVER)),
+    ]
+    stopped(world)
+
+
+def test_a_command_that_is_terminated_ends_its_engine_and_a_killed_one_is_cleaned_up_after(
+    world: Consortium,
+) -> None:
+    at_work(world)
+    ended, killed = world.started[MEMBERS[0]], world.started[SERVER]
+    ended.send_signal(signal.SIGTERM)
+    assert ended.wait(20) == 128 + signal.SIGTERM
+    assert not [line for line in processes(world) if str(world.office.kit(MEMBERS[0])) in line]
+    killed.kill()
+    killed.wait()
+    assert running_here(world) == [MEMBERS[1], OPERATOR, SERVER]
+    again = motifair("federation", "server", "start", "--folder", world.folder)
+    assert again.returncode == 2
+    assert "is in use by process" in again.stderr
+    motifair_here("federation", "stop", "--folder", world.folder)
+    stopped(world)
+
+
+@pytest.mark.parametrize("moment", ["starting agent-01", "round "])
+def test_a_demo_that_is_terminated_leaves_nothing(tmp_path: Path, moment: str) -> None:
+    with Consortium(tmp_path) as world:
+        office = Consortium(tmp_path / "office")
+        words = ("federation", "demo", "--agents", 2, "--rounds", 500, "--out", office.folder)
+        process = world.start("demo", *words)
+        wait_until(lambda: moment in world.said("demo"), 90, moment)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(40) == 128 + signal.SIGTERM
+        assert processes(office) == []

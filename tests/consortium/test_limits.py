@@ -1,0 +1,232 @@
+"""One member cannot do much to the others by sending long updates or claiming many graphs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from deployed import NAMES, Answer, Away, World, opened, sealed, terms_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from motifair.consortium.audit import audit
+from motifair.consortium.limits import believed_sizes, shorten, too_long, usual_length
+from motifair.consortium.member_data import schema_features
+from motifair.consortium.rounds import server_model
+from motifair.consortium.wire import Download, Upload
+from motifair.export import load_model, predict
+from motifair.export.model import save_model
+from motifair.graphs.planted import planted
+from motifair.statements.verification import verify
+
+CHEAT = "bank-b"
+ROUNDS = 20
+NOISE = 0.06  # of an accuracy: three standard deviations of 0.9 on 384 graphs are 0.05
+FOLDERS = TemporaryDirectory()
+NUMBERS = count()
+
+Change = Callable[[Download, Upload], Upload]
+
+
+def ran(change: Change | None = None, away: range = range(0), **training: Any) -> World:
+    """A run in which one member changes what it sends, or is too late in some rounds."""
+
+    def meddle(name: str, task: Download, answer: Answer) -> bytes:
+        if name == CHEAT and task.round in away:
+            answer()
+            raise Away("no answer today")
+        if name != CHEAT or change is None or task.task == "finish":
+            return answer()
+        return sealed(change(task, opened(answer())))
+
+    options = {"rounds": ROUNDS, "local_epochs": 5, "hidden": 32, "learning_rate": 0.005} | training
+    world = World(Path(FOLDERS.name) / str(next(NUMBERS)), terms_of(**options), meddle)
+    assert world.drive()
+    assert verify(world.entries()).fits
+    assert audit(world.terms, world.folder / "run", world.entries()).fits
+    return world
+
+
+def accuracy(world: World) -> float:
+    """How accurate the server's model is on graphs that nobody trained on."""
+    made = planted(len(NAMES), seed=3)
+    unseen = [np.flatnonzero(made.owner == k)[24:] for k in range(len(NAMES))]
+    graphs = made.graphs.select(np.sort(np.concatenate(unseen)))
+    coordinator, schema = world.coordinator(), world.terms.schema
+    weights = server_model(coordinator, world.position())
+    folder = world.folder / "model"
+    card = {"classes": list(schema.classes)}
+    save_model(folder, weights, coordinator.model, schema_features(schema), card)
+    found = predict(load_model(folder), graphs)["label"].to_numpy()
+    return float((found == graphs.target).mean())
+
+
+@cache
+def honest() -> float:
+    return accuracy(ran())
+
+
+def reversed_update(length: float) -> Change:
+    """Send an update that undoes the own one, of some length."""
+
+    def change(task: Download, upload: Upload) -> Upload:
+        if upload.update is None:
+            return upload
+        return replace(upload, update=-upload.update * length / np.linalg.norm(upload.update))
+
+    return change
+
+
+def only(rounds: range, change: Change) -> Change:
+    return lambda task, upload: change(task, upload) if task.round in rounds else upload
+
+
+@pytest.mark.parametrize(
+    "rounds",
+    [range(5, 6), range(ROUNDS, ROUNDS + 1), range(1, ROUNDS + 1)],
+    ids=["once", "in the last round", "always"],
+)
+def test_an_update_far_too_long_harms_nobody_but_its_sender(rounds: range) -> None:
+    assert honest() > 0.85
+    world, without = ran(only(rounds, reversed_update(999.0))), ran(away=rounds)
+    assert torch.equal(world.position().server.weights, without.position().server.weights)
+    if len(rounds) == 1:  # else the others lack what it could have taught them
+        assert accuracy(world) > honest() - NOISE
+    for entry in world.rounds():
+        assert entry.settled
+        for line in entry.lines:
+            if line.agent == CHEAT and entry.round in rounds:
+                assert line.status == "rejected"
+                assert line.payoff <= 0
+                assert re.fullmatch(
+                    r"an update of length 999, where [\d.]+ is usual in this round, "
+                    "and 10 times that the most",
+                    line.reason,
+                )
+            else:
+                assert (line.status, line.reason) == ("present", "")
+
+
+def test_a_steep_loss_gets_nobody_rejected() -> None:
+    def steep(task: Download, upload: Upload) -> Upload:
+        gradient = upload.gradient
+        return replace(upload, gradient=None if gradient is None else 1e12 * gradient)
+
+    world = ran(steep, rounds=2)
+    assert {line.status for entry in world.rounds() for line in entry.lines} == {"present"}
+    assert world.values(2) == pytest.approx(ran(rounds=2).values(2), rel=1e-6)
+
+
+def test_a_gradient_that_is_added_up_weighs_no_more_for_its_length() -> None:
+    options = {"rounds": 1, "alignment_of": "gradient", "alignment_against": "all"}
+
+    def longer(task: Download, upload: Upload) -> Upload:
+        gradient = upload.gradient
+        return replace(upload, gradient=None if gradient is None else -1e6 * gradient)
+
+    world = ran(longer, **options)
+    for name in set(NAMES) - {CHEAT}:  # else they would be found to point the wrong way
+        alignment = world.line(1, name).alignment
+        assert alignment is not None
+        assert alignment > 0
+
+
+@pytest.mark.parametrize("kind", ["nothing", "noise"])
+def test_claiming_graphs_without_number_is_claiming_twice_as_many_as_the_others(kind: str) -> None:
+    def claim(graphs: int) -> Change:
+        def change(task: Download, upload: Upload) -> Upload:
+            update = upload.update
+            if update is not None:
+                noise = np.random.default_rng(task.round).standard_normal(len(update), np.float32)
+                noise *= np.linalg.norm(update) / np.linalg.norm(noise)
+                update = noise if kind == "noise" else np.zeros_like(update)
+            return replace(upload, graphs=graphs, update=update)
+
+        return change
+
+    world, twice = ran(claim(10**9)), ran(claim(2 * 21))
+    assert torch.equal(world.position().server.weights, twice.position().server.weights)
+    assert accuracy(world) > 0.7  # it would be 0.5
+
+
+def test_sizes_count_as_far_as_the_terms_say() -> None:
+    def claim(task: Download, upload: Upload) -> Upload:
+        return replace(upload, graphs=1000)
+
+    assert ran(claim, rounds=1).position().roster[1].graphs == 1000  # what it said stays on record
+    assert sizes(ran(claim, rounds=1)) == [21, 42, 21, 21]
+    assert sizes(ran(claim, rounds=1, max_size_ratio=100.0)) == [21, 1000, 21, 21]
+
+
+def sizes(world: World) -> list[int]:
+    found: list[int] = world.coordinator().server(world.position().roster).graphs.tolist()
+    return found
+
+
+def test_an_update_longer_than_the_terms_let_agents_send_is_refused() -> None:
+    options = {"privacy": {"clip_update": 0.1}, "alignment_against": "all"}
+    world = ran(only(range(1, 2), reversed_update(0.5)), rounds=2, **options)
+    assert (world.line(1, CHEAT).status, world.line(1, CHEAT).reason) == (
+        "rejected",
+        "update longer than 0.1",
+    )
+    assert {line.status for line in world.rounds()[1].lines} == {"present"}
+
+
+# The rules by themselves
+
+
+lengths = st.lists(st.floats(0.5, 1.4), min_size=3, max_size=9)
+
+
+@given(lengths, st.floats(20.0, 1e6))
+def test_one_of_three_or_more_changes_what_is_usual_within_what_the_others_send(
+    others: list[float], length: float
+) -> None:
+    both = torch.tensor([*others, length], dtype=torch.float64)
+    steps = torch.ones(len(both))
+    assert min(others) <= float(usual_length(both, steps)[0]) <= max(others)
+    assert too_long(both, steps).tolist() == [False] * len(others) + [True]
+    small = torch.tensor([*others, 1 / length], dtype=torch.float64)
+    assert min(others) <= float(usual_length(small, steps)[0]) <= max(others)
+    assert not too_long(small, steps).any()
+
+
+@given(lengths)
+def test_updates_of_about_equal_length_stay_as_they_are(found: list[float]) -> None:
+    rows = torch.tensor(found)[:, None] * torch.tensor([0.6, 0.8])
+    near = rows.clamp(min=0.8 * rows.max())  # none of them twice as long as another
+    assert torch.equal(shorten(near, torch.ones(len(found))), near)
+
+
+def test_a_long_update_keeps_its_direction_and_absent_ones_do_not_count() -> None:
+    rows = torch.tensor([[3.0, 4.0], [0.0, 0.0], [0.0, 0.0], [30.0, 40.0], [0.0, 5.0]])
+    expected = torch.tensor([[3.0, 4.0], [0.0, 0.0], [0.0, 0.0], [6.0, 8.0], [0.0, 5.0]])
+    assert torch.allclose(shorten(rows, torch.ones(5)), expected)
+    assert not shorten(torch.zeros(3, 2), torch.ones(3)).any()
+
+
+def test_more_steps_may_go_further() -> None:
+    rows, steps = torch.tensor([[1.0], [1.0], [1.0], [5.0]]), torch.tensor([1, 1, 1, 25])
+    assert torch.equal(shorten(rows, steps), rows)
+    assert shorten(rows, torch.ones(4)).flatten().tolist() == [1.0, 1.0, 1.0, 2.0]
+
+
+def test_of_two_nobody_is_rejected_for_a_length_that_only_the_other_contradicts() -> None:
+    pair = torch.tensor([1e-6, 1.0])
+    assert not too_long(pair, torch.ones(2)).any()
+
+
+def test_sizes_are_held_to_the_lower_median() -> None:
+    assert believed_sizes([10, 10**9], 2.0) == [10, 20]
+    assert believed_sizes([1, 1], 1.5) == [1, 1]
+    assert believed_sizes([30, 40, 50], 2.0) == [30, 40, 50]

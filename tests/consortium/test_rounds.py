@@ -1,0 +1,512 @@
+"""A crash at any instant loses no settled round and pays none twice."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+import torch
+from deployed import NAMES, Answer, World, away, key_of, terms_of
+
+from motifair import files
+from motifair.consortium import rounds as drive_module
+from motifair.consortium.coordinator import Position
+from motifair.consortium.keys import signer
+from motifair.consortium.rounds import POSITION, RESULT, server_model
+from motifair.consortium.store.lease import LedgerUnavailable
+from motifair.consortium.store.ledger import Ledger, open_ledger
+from motifair.consortium.terms import Terms
+from motifair.consortium.transports import Heard
+from motifair.consortium.transports.inprocess import InProcess
+from motifair.consortium.wire import Download, digest, unseal
+from motifair.errors import MotifairError
+from motifair.federation.state import agent_tensors
+from motifair.files import read_json
+from motifair.statements.entry import Entry
+from motifair.statements.signatures import public_text
+from motifair.statements.verification import verify
+
+FOLDERS = TemporaryDirectory()
+NUMBERS = count()
+ROUNDS = 2
+
+
+def few(**options: Any) -> Terms:
+    """Two members and two rounds: as little as there can be, with every kind of instant in it."""
+    return terms_of(members=NAMES[:2], rounds=ROUNDS, **options)
+
+
+def new_folder() -> Path:
+    return Path(FOLDERS.name) / str(next(NUMBERS))
+
+
+class Crash(BaseException):
+    """The whole process is gone; nobody catches this."""
+
+
+@dataclass
+class Instants:
+    """Counts the instants at which a process may die, and lets it die at one of them.
+
+    There is one before and after every file is put in its place (the server's and the sites'),
+    every entry goes into the ledger, and all agents are asked.
+    """
+
+    folder: Path
+    last: int | None = None
+    passed: list[str] = field(default_factory=list)
+
+    def __call__(self, name: str) -> None:
+        self.passed.append(name)
+        if len(self.passed) - 1 == self.last:
+            raise Crash
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        append, exchange = Ledger.append, InProcess.exchange
+
+        def flushing(path: Path) -> None:  # without waiting for the disk, which is slow
+            if self.folder in path.parents:
+                temporary = path.name.rpartition(".")[0]
+                self(f"after writing in {path.name}" if path.is_dir() else f"before {temporary}")
+
+        def appending(ledger: Ledger, entry: Entry) -> None:
+            self(f"before entry {entry.number}")
+            append(ledger, entry)
+            self(f"after entry {entry.number}")
+
+        def exchanging(
+            transport: InProcess, tasks: Mapping[str, bytes], deadline: float, heard: Heard
+        ) -> tuple[dict[str, bytes], dict[str, str]]:
+            self("before asking")
+            found = exchange(transport, tasks, deadline, heard)
+            self("after asking")
+            return found
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(files, "_flush", flushing)
+            patch.setattr(Ledger, "append", appending)
+            patch.setattr(InProcess, "exchange", exchanging)
+            yield
+
+
+def end_of(world: World) -> dict[str, Any]:
+    """All that must be the same, however a run came to its end."""
+    run, position = world.folder / "run", world.position()
+    sites = {name: world.site(name).state(world.run) for name in world.terms.members}
+    state = vars(position.server)
+    return {
+        "entries": [e.to_json() for e in world.entries()],
+        "position": (position.roster, position.tasks, position.entry.to_json()),
+        "server": {name: state[name].tolist() for name in state if name != "memory"},
+        "result": read_json(run / RESULT),
+        "sites": {
+            name: (round, {n: t.tolist() for n, t in agent_tensors(state).items()})
+            for name, (round, state) in sites.items()
+        },
+        "uploads": {str(p.relative_to(run)): p.read_bytes() for p in run.glob("uploads/*/*")},
+    }
+
+
+@cache
+def undisturbed() -> tuple[dict[str, Any], list[str]]:
+    """How a run without faults ends, and the instants it passes."""
+    world = World(new_folder(), few())
+    instants = Instants(world.folder)
+    with instants.at_work():
+        assert world.drive()
+    return end_of(world), instants.passed
+
+
+def test_a_run_without_faults_passes_every_kind_of_instant() -> None:
+    _, passed = undisturbed()
+    kinds = {name.rsplit(" ", 1)[0] for name in passed}
+    assert {"before asking", "after asking"} <= set(passed)
+    assert {"before entry", "after entry", "before"} <= kinds
+    assert {f"after writing in {name}" for name in ("run", "trial-1", "000001")} <= set(passed)
+    assert 40 <= len(passed) <= 80
+
+
+@pytest.mark.parametrize("part", range(5))
+def test_a_crash_at_any_instant_changes_nothing_about_the_end(part: int) -> None:
+    wanted, passed = undisturbed()
+    for k in range(part, len(passed), 5):
+        world = World(new_folder(), few())
+        instants = Instants(world.folder, last=k)
+        with instants.at_work(), pytest.raises(Crash):
+            world.drive()
+        assert instants.passed == passed[: k + 1]
+        again = World(world.folder, world.terms)
+        with Instants(world.folder).at_work():
+            assert again.drive()
+        assert end_of(again) == wanted, passed[k]
+        shutil.rmtree(world.folder)
+
+
+@pytest.mark.parametrize("every", [12, 17])
+def test_one_crash_after_another_changes_nothing_about_the_end(every: int) -> None:
+    wanted, _ = undisturbed()
+    folder, done = new_folder(), False
+    for _ in range(30):
+        try:
+            with Instants(folder, last=every).at_work():
+                done = World(folder, few()).drive()
+        except Crash:
+            continue
+        break
+    assert done
+    assert end_of(World(folder, few())) == wanted
+
+
+def test_segments_of_a_round_each_end_like_one_run() -> None:
+    wanted, _ = undisturbed()
+    world = World(new_folder(), few())
+    assert [world.drive(rounds=1) for _ in range(ROUNDS)] == [False, True]
+    assert end_of(world) == wanted
+    assert world.drive()
+    assert end_of(world) == wanted
+
+
+def test_nothing_is_asked_for_or_paid_when_a_run_is_finished() -> None:
+    world = World(new_folder(), few())
+    world.drive()
+    world.meddle = lambda name, task, answer: pytest.fail("asked again")
+    heard = len(world.heard)
+    assert world.drive()
+    assert len(world.heard) == heard == ROUNDS + 1
+
+
+def test_a_crash_between_position_and_ledger_is_mended_before_anything_else() -> None:
+    world = World(new_folder(), few())
+    world.drive(rounds=1)
+    with pytest.MonkeyPatch.context() as patch:
+        save = drive_module.save_position
+
+        def saved_last(path: Path, position: Position) -> None:
+            save(path, position)
+            raise Crash
+
+        patch.setattr(drive_module, "save_position", saved_last)
+        with pytest.raises(Crash):
+            world.drive(rounds=1)
+    assert (world.position().round, len(world.rounds())) == (2, 1)
+    world.tasks.clear()
+    assert world.drive(rounds=0) is True
+    assert len(world.rounds()) == 2
+    assert {round for _, round in world.tasks} == {3}
+    assert verify(world.entries()).fits
+
+
+@pytest.mark.parametrize("where", ["run", "sites"])
+def test_a_file_that_was_half_written_when_the_power_went_is_passed_over(where: str) -> None:
+    wanted, _ = undisturbed()
+    world = World(new_folder(), few())
+    world.drive(rounds=1)
+    for folder in {p.parent for p in (world.folder / where).rglob("*") if p.is_file()}:
+        (folder / ".round-000002.safetensors.12ab34cd").write_bytes(b"half of")
+        (folder / ".position.safetensors.12ab34cd").write_bytes(b"half of")
+    assert world.drive()
+    assert end_of(world)["entries"] == wanted["entries"]
+
+
+# The sites' side
+
+
+def test_a_site_that_dies_while_it_writes_answers_the_same_when_it_is_asked_again() -> None:
+    wanted, passed = undisturbed()
+    k = next(n for n, name in enumerate(passed) if name.startswith("before .round-000002"))
+    world = World(new_folder(), few())
+    with Instants(world.folder, last=k).at_work(), pytest.raises(Crash):
+        world.drive()
+    assert not list((world.folder / "sites").rglob(".round*"))
+    task = world.tasks["bank-a", 2]
+    once = world.site("bank-a")(task)
+    assert world.site("bank-a")(task) == once
+    assert world.drive()
+    assert end_of(world) == wanted
+
+
+# Disks that are full
+
+
+def full_disk(below: Path) -> Callable[[Path], None]:
+    flush = files._flush
+
+    def flushing(path: Path) -> None:
+        if below in path.parents and path.is_file():
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        flush(path)
+
+    return flushing
+
+
+def test_a_full_disk_at_the_server_loses_nothing() -> None:
+    wanted, _ = undisturbed()
+    world = World(new_folder(), few())
+    world.drive(rounds=1)
+    before = (world.folder / "run" / POSITION).read_bytes()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "_flush", full_disk(world.folder / "run"))
+        with pytest.raises((OSError, MotifairError)):
+            world.drive()
+    assert (world.folder / "run" / POSITION).read_bytes() == before
+    assert not [p for p in (world.folder / "run").rglob(".*") if p.is_file()]
+    assert world.drive()
+    assert end_of(world) == wanted
+
+
+def test_a_full_disk_at_the_server_is_a_sentence_that_names_the_fix() -> None:
+    world = World(new_folder(), few())
+    world.drive(rounds=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "_flush", full_disk(world.folder / "run"))
+        with pytest.raises(MotifairError, match="disk"):
+            world.drive()
+
+
+@contextmanager
+def site_with_a_full_disk(world: World, name: str) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "_flush", full_disk(world.folder / "sites" / name))
+        yield
+
+
+def test_a_full_disk_at_a_site_is_an_absence_and_it_comes_back() -> None:
+    world = World(new_folder(), terms_of(rounds=3))
+    world.drive(rounds=1)
+    with site_with_a_full_disk(world, "bank-a"):
+        world.drive(rounds=1)
+    assert world.line(2, "bank-a").status == "absent"
+    assert world.drive()
+    assert world.line(3, "bank-a").status == "present"
+    assert verify(world.entries()).fits
+
+
+def test_a_full_disk_at_a_site_is_told_in_words() -> None:
+    world = World(new_folder(), few(quorum=1))
+    world.drive(rounds=1)
+    with site_with_a_full_disk(world, "bank-a"):
+        world.drive(rounds=1)
+    assert "disk" in world.line(2, "bank-a").reason
+
+
+# One ledger, one history, one server
+
+
+def test_a_second_server_on_the_same_run_is_refused_while_the_first_is_at_work() -> None:
+    refused: list[str] = []
+
+    def meddle(name: str, task: Download, answer: Answer) -> bytes:
+        if task.round == 1 and not refused:
+            second = World(world.folder, world.terms)
+            with second.server("other") as drive:
+                with pytest.raises(MotifairError, match="Another server is writing") as error:
+                    drive()
+                refused.append(str(error.value))
+            assert second.tasks == {}  # nobody was asked anything
+        return answer()
+
+    world = World(new_folder(), few(), meddle)
+    assert world.drive()
+    assert len(refused) == 1
+    assert end_of(world) == undisturbed()[0]
+
+
+def test_the_next_server_may_go_on_once_the_first_is_gone() -> None:
+    world = World(new_folder(), few())
+    with Instants(world.folder, last=20).at_work(), pytest.raises(Crash):
+        world.drive()
+    assert World(world.folder, world.terms).drive()
+
+
+def position_of_another_history(world: World) -> None:
+    """The same run of the same members, in which somebody else was away."""
+    other = World(new_folder(), world.terms, away({"bank-b": {1}}))
+    other.drive(rounds=1)
+    shutil.copy(other.folder / "run" / POSITION, world.folder / "run" / POSITION)
+
+
+def test_a_position_of_another_history_than_the_ledgers_is_refused() -> None:
+    world = World(new_folder(), few(quorum=1))
+    world.drive(rounds=1)
+    before = [e.to_json() for e in world.entries()]
+    position_of_another_history(world)
+    with pytest.raises(MotifairError, match="different histories"):
+        world.drive()
+    assert [e.to_json() for e in world.entries()] == before
+
+
+def test_a_position_that_is_older_than_the_ledger_is_refused() -> None:
+    world = World(new_folder(), terms_of(members=NAMES[:2], rounds=4))
+    world.drive(rounds=1)
+    older = (world.folder / "run" / POSITION).read_bytes()
+    world.drive(rounds=1)
+    before = [e.to_json() for e in world.entries()]
+    (world.folder / "run" / POSITION).write_bytes(older)
+    with pytest.raises(MotifairError):
+        world.drive()
+    assert [e.to_json() for e in world.entries()] == before
+
+
+def test_a_ledger_that_lost_its_last_entries_is_refused() -> None:
+    world = World(new_folder(), terms_of(members=NAMES[:2], rounds=4))
+    world.drive(rounds=1)
+    with open_ledger(world.folder / "ledger.sqlite", write=False) as ledger:
+        kept = list(ledger.entries(world.run))
+    world.drive(rounds=2)
+    for path in world.folder.glob("ledger.sqlite*"):
+        path.unlink()
+    with open_ledger(world.folder / "ledger.sqlite", write=True) as ledger:
+        for entry in kept:
+            ledger.append(replace(entry, recorded=""))
+    with pytest.raises(MotifairError, match="different histories"):
+        world.drive()
+    assert len(world.entries()) == len(kept)
+
+
+def test_a_lost_position_is_not_begun_anew_over_a_ledger_that_has_rounds() -> None:
+    world = World(new_folder(), terms_of(members=NAMES[:2], rounds=4))
+    world.drive(rounds=2)
+    before = [e.to_json() for e in world.entries()]
+    (world.folder / "run" / POSITION).unlink()
+    with pytest.raises(MotifairError):
+        world.drive()
+    assert [e.to_json() for e in world.entries()] == before
+
+
+def test_a_damaged_position_is_one_sentence() -> None:
+    world = World(new_folder(), few())
+    world.drive(rounds=1)
+    path = world.folder / "run" / POSITION
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(MotifairError, match="is damaged; put back a copy"):
+        world.drive()
+    path.write_bytes(b"")
+    with pytest.raises(MotifairError, match="is damaged; put back a copy"):
+        world.drive()
+
+
+def test_every_entry_is_signed_by_the_operator_and_no_other_key_goes_on() -> None:
+    world = World(new_folder(), few())
+    world.drive(rounds=1)
+    with world.server() as drive:
+        other = replace(drive, sign=signer(key_of("somebody")))
+        other.coordinator.operator = public_text(key_of("somebody"))
+        with pytest.raises(
+            MotifairError, match=r"another operator's key; put back the operator\.key"
+        ):
+            other()
+    assert world.drive()
+    assert verify(world.entries(), operator=public_text(key_of("operator"))).fits
+    assert all(entry.signature for entry in world.entries())
+
+
+def test_a_run_that_began_without_signatures_is_signed_from_now_on() -> None:
+    world = World(new_folder(), few())
+    with world.server() as drive:
+        before = replace(drive, sign=None)
+        before.coordinator.operator = ""
+        before(rounds=1)
+    assert world.drive()
+    entries = world.entries()
+    assert [entry.kind for entry in entries] == ["terms", "round", "terms", "round"]
+    assert [bool(entry.signature) for entry in entries] == [False, False, True, True]
+    assert verify(entries, operator=public_text(key_of("operator"))).fits
+
+
+def test_two_runs_share_a_ledger() -> None:
+    folder = new_folder()
+    one, two = (World(folder, few(), run=run) for run in ("trial-1", "trial-2"))
+    one.drive()
+    with two.server("second") as drive:
+        assert drive()
+    assert [e.run for e in two.entries()] == ["trial-2"] * 3
+    assert verify(one.entries()).fits
+    assert verify(two.entries()).fits
+
+
+# A ledger that is away for a while
+
+
+def test_a_ledger_that_is_away_for_a_while_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    append, calls, naps = Ledger.append, count(), []
+
+    def flaky(ledger: Ledger, entry: Entry) -> None:
+        k = next(calls)
+        if k % 3 == 1:
+            append(ledger, entry)  # it was written, but nobody heard of it
+        if k % 3 != 2:
+            raise LedgerUnavailable("The ledger is away.")
+        append(ledger, entry)
+
+    monkeypatch.setattr(Ledger, "append", flaky)
+    monkeypatch.setattr(drive_module.time, "sleep", naps.append)
+    world = World(new_folder(), few())
+    assert world.drive()
+    assert end_of(world) == undisturbed()[0]
+    assert len(naps) == 2 * (ROUNDS + 1)
+
+
+def test_a_ledger_that_stays_away_ends_the_run_and_loses_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World(new_folder(), few())
+    world.drive(rounds=1)
+
+    def gone(ledger: Ledger, entry: Entry) -> None:
+        raise LedgerUnavailable("The ledger is away.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(drive_module, "PATIENCE", 0.0)
+        patch.setattr(Ledger, "append", gone)
+        with pytest.raises(LedgerUnavailable):
+            world.drive()
+    assert world.drive()
+    assert end_of(world) == undisturbed()[0]
+
+
+# What is left at the end
+
+
+def test_uploads_are_retained_only_where_that_was_agreed() -> None:
+    world = World(new_folder(), replace(few(), retain_uploads=False))
+    world.drive()
+    assert not (world.folder / "run" / "uploads").exists()
+    assert [e.to_json() for e in world.entries()] == undisturbed()[0]["entries"]
+
+
+def test_retained_uploads_are_those_whose_hash_is_in_the_ledger() -> None:
+    world = World(new_folder(), few())
+    world.drive()
+    for t, entry in enumerate(world.rounds(), start=1):
+        for line in entry.lines:
+            path = world.folder / "run" / "uploads" / f"{t:06}" / f"{line.agent}.bin"
+            content, signature = unseal(path.read_bytes())
+            assert (digest(content), signature.hex()) == (line.upload, line.signature)
+
+
+def test_the_result_has_the_head_and_the_accuracy_of_every_agent() -> None:
+    end, _ = undisturbed()
+    assert end["result"]["rounds"] == ROUNDS
+    assert list(end["result"]["accuracy"]) == list(NAMES[:2])
+    assert all(0 <= a <= 1 for a in end["result"]["accuracy"].values())
+
+
+def test_the_servers_model_is_a_whole_row() -> None:
+    world = World(new_folder(), few(share="conv"))
+    world.drive()
+    coordinator, position = world.coordinator(), world.position()
+    row = server_model(coordinator, position)
+    initial = coordinator.model.layout.initial(world.terms.config.seed, torch.float32)
+    assert torch.equal(row[coordinator.shared], position.server.weights.float())
+    assert not torch.equal(row[coordinator.shared], initial[coordinator.shared])
+    assert torch.equal(row[coordinator.shared.stop :], initial[coordinator.shared.stop :])

@@ -1,0 +1,132 @@
+"""What a startup kit holds, and what it forbids."""
+
+import json
+import shutil
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+pytest.importorskip("nvflare")
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import padding
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from nvflare.lighter.utils import Identity, generate_cert, serialize_cert
+
+from motifair.consortium.transports.nvflare import kits, processes
+from motifair.errors import MotifairError
+
+ADMIN = "operator@example.org"
+
+
+def provision(folder, members=("a", "b")):
+    return kits.provision(
+        folder, name="trial", server_host="localhost", port=8002, admin=ADMIN, members=members
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("kits") / "federation"
+    provision(path)
+    return path
+
+
+def certificate(kit):
+    return kits.certificate(kit)
+
+
+def test_there_is_a_kit_for_each_member_the_server_and_the_operator(folder):
+    assert {p.name for p in (folder / "kits").iterdir()} == {"a", "b", "server", ADMIN}
+    for name in ("a", "b", "server", ADMIN):
+        assert kits.name_of(folder / "kits" / name) == name
+
+
+def test_the_key_fits_the_certificate_and_the_authority_has_signed_it(folder):
+    kit = folder / "kits" / "a"
+    key = load_pem_private_key((kit / "startup" / "client.key").read_bytes(), None)
+    found = certificate(kit)
+    assert key.public_key() == found.public_key()
+    found.verify_directly_issued_by(
+        x509.load_pem_x509_certificate((folder / "authority" / "root.crt").read_bytes())
+    )
+    signature = key.sign(b"upload", padding.PKCS1v15(), SHA256())
+    found.public_key().verify(signature, b"upload", padding.PKCS1v15(), SHA256())
+
+
+def test_private_keys_can_be_read_by_their_owner_only(folder):
+    keys = [*folder.glob("kits/*/startup/*.key"), folder / "authority" / "root.key"]
+    assert len(keys) == 5
+    assert all(path.stat().st_mode & 0o077 == 0 for path in keys)
+
+
+def test_no_members_key_is_anywhere_but_in_its_own_kit(folder):
+    secret = (folder / "kits" / "a" / "startup" / "client.key").read_text().split("\n")[1]
+    holders = [p for p in folder.rglob("*") if p.is_file() and secret in p.read_text()]
+    assert holders == [folder / "kits" / "a" / "startup" / "client.key"]
+
+
+@pytest.mark.parametrize("name", ["a", "b", "server"])
+def test_a_kit_allows_no_code_no_shell_and_only_our_class(folder, name):
+    local = folder / "kits" / name / "local"
+    roles = json.loads((local / "authorization.json").read_text())["permissions"]
+    assert set(roles) == {"project_admin", "org_admin", "lead", "member"}
+    for role, rights in roles.items():
+        assert rights["byoc"] == rights["shell_commands"] == rights["download_job"] == "none"
+        assert rights["submit_job"] == ("any" if role == "project_admin" else "none")
+    resources = json.loads((local / "resources.json").read_text())
+    assert resources["class_list_enforcement_mode"] == "enforce"
+    ours = kits.CONTROLLER if name == "server" else kits.EXECUTOR
+    assert resources["class_allow_list"] == [ours]
+    assert not list(local.glob("*.default"))
+    assert "log_receiver" not in str(resources)
+    assert "streamer" not in str(resources)
+
+
+def test_a_member_who_joins_or_is_renewed_gets_a_new_key_of_the_same_authority(tmp_path):
+    made = provision(tmp_path)
+    before = {name: certificate(kit) for name, kit in made.items()}
+    root = x509.load_pem_x509_certificate((tmp_path / "authority" / "root.crt").read_bytes())
+    for kit in (kits.add(tmp_path, "c"), kits.renew(tmp_path, "b")):
+        certificate(kit).verify_directly_issued_by(root)
+    assert certificate(made["b"]).public_key() != before["b"].public_key()
+    assert certificate(made["a"]) == before["a"]
+    assert certificate(made["server"]) == before["server"]
+    with pytest.raises(MotifairError, match="already has a kit"):
+        kits.add(tmp_path, "c")
+    with pytest.raises(MotifairError, match="already has a federation"):
+        provision(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("members", "what"),
+    [(["a", "a"], "Two members"), (["server"], "cannot be called"), (["a b"], "cannot be called")],
+)
+def test_names_that_cannot_be_used_are_refused_before_anything_is_made(tmp_path, members, what):
+    with pytest.raises(MotifairError, match=what):
+        provision(tmp_path, members)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_expired_certificate_is_named_with_its_day(folder, tmp_path):
+    kit = tmp_path / "a"
+    shutil.copytree(folder / "kits" / "a", kit)
+    authority = load_pem_private_key((folder / "authority" / "root.key").read_bytes(), None)
+    key = load_pem_private_key((kit / "startup" / "client.key").read_bytes(), None)
+    yesterday = datetime.now(UTC) - timedelta(days=1)
+    expired = generate_cert(
+        Identity("a", "motifair"), Identity("trial"), authority, key.public_key(),
+        not_valid_before=yesterday - timedelta(days=1), not_valid_after=yesterday,
+    )  # fmt: skip
+    (kit / "startup" / "client.crt").write_bytes(serialize_cert(expired))
+    with pytest.raises(MotifairError, match=f"expired on {yesterday:%Y-%m-%d}. Ask the operator"):
+        processes.start_site(kit, "motifair.consortium.transports.echo:make_echo", {})
+    assert not (kit / "engine.log").exists()
+
+
+def test_a_folder_with_a_blank_is_refused_before_anything_is_started(folder, tmp_path):
+    kit = tmp_path / "my kit"
+    shutil.copytree(folder / "kits" / "a", kit)
+    with pytest.raises(MotifairError, match="path without blanks"):
+        processes.start_site(kit, "motifair.consortium.transports.echo:make_echo", {})

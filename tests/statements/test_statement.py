@@ -1,0 +1,332 @@
+"""A statement adds up to the payoff, and says what is true."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from random import Random
+
+import pytest
+from books import NAMES, line, make_run, terms, write
+from histories import POOL, any_history, terms_of, true_history
+from hypothesis import given
+from hypothesis import strategies as st
+
+from motifair.consortium.source import read_ledger
+from motifair.errors import MotifairError
+from motifair.mechanism.settlement import PICO
+from motifair.statements.accounts import Accounts
+from motifair.statements.entry import Entry
+from motifair.statements.statement import PARTS, Statement, make_statement
+from motifair.statements.wording import without_password
+
+RANDOMS = st.integers(0, 2**32).map(Random)
+SIZES = {name: 10 + k for k, name in enumerate(POOL)}
+
+
+def statements(entries: list[Entry], **known: object) -> dict[str, Statement]:
+    names = {x.agent for e in entries for x in e.lines}
+    return {n: make_statement(entries, n, **known) for n in sorted(names)}  # type: ignore[arg-type]
+
+
+def agreed(
+    *values: float, config: dict[str, object] | None = None, **changes: object
+) -> list[Entry]:
+    """One settled round in which members have these values."""
+    books = Accounts("run")
+    names = NAMES[: len(values)]
+    made = terms(names, signed=False, quorum=1, config=config or {}, **changes)
+    entries = [books.agree(made)]
+    books.add(entries[0])
+    entries.append(books.settle(line(n, v) for n, v in zip(names, values, strict=True)))
+    return entries
+
+
+# It adds up
+
+
+@given(RANDOMS)
+def test_parts_add_up_to_the_payoff_to_the_unit_in_every_round_and_in_total(random: Random) -> None:
+    entries = any_history(random)
+    found = statements(entries, graphs=SIZES)
+    for name, s in found.items():
+        lines = [(e, x) for e in entries for x in e.lines if x.agent == name]
+        assert [p.payoff for p in s.rounds] == [x.payoff for _, x in lines]
+        assert [p.hash for p in s.rounds] == [e.hash for e, _ in lines]
+        for p in s.rounds:
+            assert sum(p.amounts.values()) == p.payoff
+            assert all(type(units) is int for units in p.amounts.values())
+            assert set(p.amounts) <= set(PARTS)
+            if p.origin is not None:
+                parts = vars(p.origin).values()
+                assert sum(parts) == p.value
+        assert sum(s.totals.values()) == s.payoff == sum(x.payoff for _, x in lines)
+        assert sum(s.totals[part] for part in s.parts) == s.payoff
+
+
+@given(RANDOMS)
+def test_over_all_members_each_rule_pays_out_the_settled_budgets(random: Random) -> None:
+    entries = any_history(random)
+    found = statements(entries, graphs=SIZES)
+    settled = sum(e.budget for e in entries if e.settled)
+    assert sum(s.payoff for s in found.values()) == settled
+    assert sum(s.equal for s in found.values()) == settled
+    assert sum(s.shapley or 0 for s in found.values()) == settled
+
+
+@given(RANDOMS)
+def test_every_amount_is_its_part_of_the_budget_and_rounding_is_small(random: Random) -> None:
+    entries, _ = true_history(random)
+    for name, s in statements(entries).items():
+        for p in s.rounds:
+            entry = entries[p.number]
+            if not p.settled or p.status != "present" or p.value < 0:
+                continue
+            gains = sum(
+                x.value + x.compensation
+                for x in entry.lines
+                if x.value >= 0 and x.status == "present"
+            )
+            assert p.origin is not None
+            for part, pico in {**vars(p.origin), "compensation": p.compensation}.items():
+                due = Fraction(entry.budget * pico, gains)
+                assert abs(p.amounts[part] - due) <= Fraction(1, 2), (name, part)
+            fines = sum(-x.payoff for x in entry.lines if x.payoff < 0)
+            due = Fraction(fines * (p.value + p.compensation), gains)
+            assert abs(p.amounts["redistribution"] - due) <= Fraction(1, 2)
+            assert abs(p.amounts["rounding"]) <= 3
+
+
+# It is true
+
+
+@given(RANDOMS, st.sampled_from([-1.0, -0.3, 0.1]))
+def test_parts_of_the_value_are_those_of_a_naive_recursion(random: Random, low: float) -> None:
+    entries, states = true_history(random, low)
+    rounds = [e for e in entries if e.kind == "round"]
+    for name, s in statements(entries).items():
+        for p in s.rounds:
+            naive = states[rounds.index(entries[p.number])]
+            assert p.origin is not None
+            for found, part in zip(vars(p.origin).values(), naive.parts, strict=True):
+                assert abs(found - part[name] * PICO) <= 1000, (name, p.round)
+            assert "does not follow" not in p.note
+
+
+@given(RANDOMS)
+def test_a_value_that_does_not_follow_from_what_is_recorded_is_told(random: Random) -> None:
+    entries, _ = true_history(random)
+    (first, *others), books = entries, Accounts("random")
+    books.add(first)
+    a, *rest = others[0].lines
+    entry = books.settle([replace(a, value=a.value + 10**6), *rest])
+    noted = make_statement([first, entry], a.agent).rounds[0].note
+    assert noted.endswith("the value does not follow from what is recorded: ask for an audit")
+
+
+def test_a_round_by_hand() -> None:
+    config = {"value_rate": 1.0, "value_update": "additive", "evidence": "sum"}
+    books = Accounts("run")
+    made = terms(NAMES[:2], signed=False, config={**config, "diversity_weight": 0.0})
+    entries = [books.agree(made)]
+    books.add(entries[0])
+    first, second = line(NAMES[0], 0.75), line(NAMES[1], 0.25)
+    lines = [replace(first, alignment=PICO), replace(second, alignment=0)]
+    entries.append(books.settle(lines))
+    a, b = (s.rounds[0] for s in statements(entries).values())
+    assert a.amounts | {"rounding": 0} == {
+        "initial": 2_500, "alignment": 5_000, "diversity": 0, "adjustment": 0, "compensation": 0,
+        "redistribution": 0, "rounding": 0,
+    }  # fmt: skip
+    assert (b.amounts["initial"], b.amounts["alignment"], b.payoff) == (2_500, 0, 2_500)
+    assert (a.lean, b.lean) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("about", "values"),
+    [
+        ({"value_guard": False}, (0.8, 0.2)),
+        ({"value_guard": True}, (17 / 22, 5 / 22)),
+        ({"profile": "paper"}, (17 / 22, 5 / 22)),  # terms from before there was the option
+    ],
+)
+def test_opposed_evidence_is_raised_where_the_terms_say_so(
+    about: dict[str, object], values: tuple[float, float]
+) -> None:
+    config = {"value_rate": 1.0, "value_update": "additive", "evidence": "sum", **about}
+    books = Accounts("run")
+    made = terms(NAMES[:2], signed=False, config={**config, "diversity_weight": 0.0})
+    entries = [books.agree(made)]
+    books.add(entries[0])
+    first, second = (line(name, value) for name, value in zip(NAMES, values, strict=False))
+    lines = [replace(first, alignment=PICO // 2), replace(second, alignment=-PICO // 4)]
+    entries.append(books.settle(lines))
+    for statement in statements(entries).values():
+        assert "does not follow" not in statement.rounds[0].note
+        assert (statement.rounds[0].amounts["adjustment"] == 0) == (values[0] == 0.8)
+
+
+def test_the_federation_leans_on_updates_by_weight_and_by_the_alignment_of_the_round_alone() -> (
+    None
+):
+    config = {"alignment_rate": 0.5, "aggregation": "size", "value_rate": 0.05}
+    books = Accounts("run")
+    entries = [books.agree(terms(NAMES[:2], signed=False, config=config))]
+    books.add(entries[0])
+    for phi in ((0.4, 0.2), (0.4, 0.4)):  # of the second round alone: 0.4 and 0.6
+        pairs = zip(NAMES, phi, strict=False)
+        lines = [replace(line(n, 0.5), alignment=round(x * PICO)) for n, x in pairs]
+        entries.append(books.settle(lines))
+        books.add(entries[-1])
+    s = make_statement(entries, NAMES[0], graphs={NAMES[0]: 30, NAMES[1]: 10})
+    assert [p.lean for p in s.rounds] == pytest.approx([12 / 14, 12 / 18])
+    assert [p.round for p in s.leaned_on] == [1, 2]
+    by_value = make_statement(entries, NAMES[0])
+    assert [p.lean for p in by_value.rounds] == pytest.approx([2 / 3, 0.4])
+
+
+def test_who_pays_equally_and_methods_of_another_rule_are_not_taken_apart() -> None:
+    s = make_statement(agreed(0.5, 0.3, 0.2, method="fedavg", pays="equal"), NAMES[0])
+    assert s.rounds[0].amounts == {"equal": 3_333, "rounding": 1}
+    assert "paid the same" in s.sentences[0]
+    s = make_statement(agreed(0.5, 0.3, 0.2, method="of-their-own"), NAMES[0])
+    assert s.rounds[0].amounts["value"] == 5_000
+    assert s.rounds[0].origin is None
+    assert "a rule of its own" in s.sentences[0]
+    assert s.leaned_on == ()
+
+
+# What is unusual about a round
+
+
+def test_a_penalty_is_one_part_and_says_which_limit_kept_it_low() -> None:
+    values = (0.9, 0.5, -0.4)
+    other: dict[str, object] = {"method": "of-their-own"}  # by which any value goes
+    free = agreed(*values, **other, max_penalty=9_000, max_total_penalty=9_000)
+    assert make_statement(free, NAMES[2]).rounds[0].note == ""
+    for caps, words in (((500, 9_000), "in a round"), ((9_000, 400), "in all")):
+        entries = agreed(*values, **other, max_penalty=caps[0], max_total_penalty=caps[1])
+        p = make_statement(entries, NAMES[2]).rounds[0]
+        assert p.amounts == {"penalty": -min(caps)}
+        assert p.note == f"penalty limited by what the terms allow {words}"
+        gained = make_statement(entries, NAMES[0]).rounds[0]
+        assert gained.amounts["redistribution"] == pytest.approx(min(caps) * 0.9 / 1.4, abs=1)
+
+
+def test_rounds_without_pay_say_why() -> None:
+    books = Accounts("run")
+    entries = [books.agree(terms(signed=False, quorum=2, method="of-their-own"))]
+    books.add(entries[0])
+    for status in (("present", "absent"), ("present", "rejected"), ("absent", "present")):
+        first, second = status
+        rest = "absent" if second == "absent" else "present"
+        lines = [line(NAMES[0], 0.4, first), line(NAMES[1], 0.3, second)]
+        lines += [line(n, 0.1, rest) for n in NAMES[2:]]
+        entries.append(books.settle(lines))
+        books.add(entries[-1])
+    a, b = (make_statement(entries, n) for n in NAMES[:2])
+    assert a.rounds[0].note == "not settled (below the quorum), the budget is carried over"
+    assert b.rounds[0].note.startswith("absent (no answer in 60 s); not settled")
+    assert b.rounds[1].note == "rejected (no answer in 60 s)"
+    assert a.rounds[2].note == "absent (no answer in 60 s)"
+    assert [p.payoff > 0 for p in a.rounds] == [False, True, False]
+    assert a.rounds[2].amounts == a.rounds[0].amounts == {}
+    entries = agreed(-0.5, -0.5)
+    assert "nobody there could be paid" in make_statement(entries, NAMES[0]).rounds[0].note
+
+
+# What else stands in it
+
+
+def test_motifs_are_marked_by_who_else_has_them_and_by_whether_they_count() -> None:
+    motifs = {
+        NAMES[0]: ("ring 1 1 1", "bond 0 0", "bond 0 1"),
+        NAMES[1]: ("bond 0 1",),
+        NAMES[2]: (),
+    }
+    for needed in (1, 2):
+        entries = agreed(0.5, 0.3, 0.2, config={"corroboration": needed})
+        s = make_statement(entries, NAMES[0], motifs=motifs)
+        assert s.motifs is not None
+        assert [(m.key, m.others, m.counts) for m in s.motifs] == [
+            ("bond 0 0", 0, needed == 1),
+            ("ring 1 1 1", 0, needed == 1),
+            ("bond 0 1", 1, True),
+        ]
+    assert make_statement(entries, NAMES[0]).motifs is None
+
+
+def test_without_numbers_of_graphs_there_is_no_shapley_payoff_and_a_sentence_says_so() -> None:
+    entries = agreed(0.5, 0.3, 0.2)
+    s = make_statement(entries, NAMES[0])
+    assert s.shapley is None
+    assert "not known here" in s.sentences[-1]
+    s = make_statement(entries, NAMES[0], graphs=dict.fromkeys(NAMES[:3], 7))
+    assert s.shapley == s.equal == 3_334
+    s = make_statement(entries, NAMES[0], graphs=dict.fromkeys(NAMES[:2], 7))
+    assert NAMES[2] in s.sentences[-1]
+
+
+def test_the_json_has_exact_amounts_that_add_up_and_the_hash_of_every_entry() -> None:
+    entries = make_run()
+    s = make_statement(entries, NAMES[0], ledger="postgresql://me:secret@host/db")
+    found = s.to_json()
+    cents = {k: int(v.replace(".", "")) for k, v in found["parts"].items()}
+    assert sum(cents.values()) == s.payoff == int(found["payoff"].replace(".", ""))
+    assert found["ledger"] == {"entries": len(entries), "head": entries[-1].hash}
+    assert [r["hash"] for r in found["rounds"]] == [e.hash for e in entries[1:]]
+    assert set(found["parts"]) == set(found["meaning"])
+    commands = [c["command"] for c in found["verification"]]
+    verify = "motifair ledger verify --ledger postgresql://me@host/db"
+    assert commands[0] == f"{verify} --heads HEADS --operator-key KEY"
+    assert commands[1] == "motifair ledger audit --folder FOLDER --run bank-run"
+    assert "secret" not in str(found)
+
+
+def test_one_round_alone_has_its_own_totals() -> None:
+    s = make_statement(make_run(), NAMES[0])
+    one = s.only(2)
+    assert one.payoff == s.rounds[1].payoff == sum(one.totals.values())
+    with pytest.raises(MotifairError, match="no member in round 9; its rounds are from 1 to 6"):
+        s.only(9)
+
+
+def test_mistakes_end_in_a_sentence() -> None:
+    entries = make_run(2)
+    with pytest.raises(MotifairError, match=r"no agent 'bank-x'.*bank-a, bank-b, bank-c, bank-d"):
+        make_statement(entries, "bank-x")
+    with pytest.raises(MotifairError, match="has no terms"):
+        make_statement([], "bank-a")
+    with pytest.raises(MotifairError, match="damaged"):
+        make_statement([replace(entries[0], terms="{}"), *entries[1:]], "bank-a")
+    first, *others = entries[1].lines
+    forged = replace(entries[1], lines=(replace(first, payoff=first.payoff + 1), *others))
+    with pytest.raises(MotifairError, match=r"Round 1 .*motifair ledger verify"):
+        make_statement([entries[0], forged, entries[2]], "bank-b")
+    begun = make_statement(entries[:1], "bank-a")
+    assert (begun.payoff, begun.rounds, begun.parts) == (0, (), ())
+
+
+def test_a_password_does_not_stand_in_a_statement() -> None:
+    for url in ("postgresql://a:p@w:rd@h/db", "postgresql://a@h/db?password=p@w:rd"):
+        assert without_password(url) == "postgresql://a@h/db"
+
+
+def test_terms_in_which_a_limit_is_nothing_are_no_trouble() -> None:
+    books = Accounts("run")
+    made = terms_of(Random(0), ["a"], budget=0, max_penalty=0, max_total_penalty=0, quorum=0)
+    entries = [books.agree(made)]
+    books.add(entries[0])
+    entries.append(books.settle([line("a", 1.0)]))
+    assert make_statement(entries, "a").payoff == 0
+
+
+def test_a_ledger_in_a_database_gives_the_same_statement(place: str) -> None:
+    entries = make_run()
+    write(place, entries)
+    assert make_statement(read_ledger(place), NAMES[0]) == make_statement(entries, NAMES[0])
+    with pytest.raises(MotifairError, match="There is no run 'x'"):
+        read_ledger(place, "x")
+    write(place, make_run(1, run="another"))
+    with pytest.raises(MotifairError, match=r"2 runs \(another, bank-run\); name one"):
+        read_ledger(place)
