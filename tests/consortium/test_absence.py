@@ -23,6 +23,7 @@ from motifair.consortium.agent import LOST
 from motifair.consortium.coordinator import Joined
 from motifair.consortium.wire import Download
 from motifair.federation.protocol import Uploads
+from motifair.federation.round import serve_round
 from motifair.motifs.vocabulary import MotifIndex
 from motifair.statements.accounts import Accounts
 from motifair.statements.entry import Entry
@@ -94,7 +95,8 @@ def test_the_present_are_valued_as_if_there_were_no_others() -> None:
     server.diversity = coordinator.server(position.roster).diversity[kept]
     sent = [world.upload(j.name, 2) for j in roster]
     start = server.start(before.weights)
-    state, _, _ = server.step(
+    state, _, _ = serve_round(
+        server,
         replace(
             start,
             round=before.round,
@@ -478,7 +480,9 @@ def test_values_stay_finite_and_add_up_to_one_whatever_is_uploaded_by_whom(
             prototypes=torch.zeros(entries, 8) if motifs else None,
             loss=torch.zeros(4),
         )
-        new, downloads, record = server.step(state, uploads, None if all(there) else present)
+        new, downloads, record = serve_round(
+            server, state, uploads, None if all(there) else present
+        )
         assert new.value.isfinite().all()
         assert abs(float(new.value.sum()) - 1) <= 1e-9
         assert torch.equal(new.value[~present], state.value[~present])

@@ -24,6 +24,7 @@ from motifair.consortium.wire import Download, Upload, unseal
 from motifair.federation.agents import own_seed
 from motifair.federation.members import prepare
 from motifair.federation.protocol import Uploads
+from motifair.federation.round import serve_round
 from motifair.federation.server import Record
 from motifair.federation.simulation import Simulation
 from motifair.federation.state import FederationState, agent_tensors
@@ -105,7 +106,7 @@ def simulated(name: str, rows: int | None = None) -> tuple[Simulation, list[Simu
             trained, uploads = simulation.agents.train(
                 state.agents, state.server.round + 1, *prototypes
             )
-            server, downloads, record = simulation.server.step(state.server, uploads)
+            server, downloads, record = serve_round(simulation.server, state.server, uploads)
             agents = simulation.agents.adopt(state.agents, trained, downloads)
             state = FederationState(agents, server)
             yield Simulated(uploads, record, state)
@@ -267,7 +268,7 @@ def test_a_task_holds_the_reward_of_that_agent_alone() -> None:
     simulation, rounds = simulated("motifair")
     state = simulation.start()
     for t, found in enumerate(rounds, start=1):
-        _, downloads, _ = simulation.server.step(state.server, found.uploads)
+        _, downloads, _ = serve_round(simulation.server, state.server, found.uploads)
         for k, name in enumerate(NAMES):
             reward = world.task(name, t + 1).reward
             np.testing.assert_array_equal(reward, downloads.reward[k].float().numpy())

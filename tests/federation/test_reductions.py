@@ -12,9 +12,11 @@ from oracles import naive
 from worlds import CPU, simulate, small_config, small_graphs, small_split
 
 from motifair.evaluation.accuracy import accuracy
+from motifair.federation.contribution import without_each
 from motifair.federation.loop import run_rounds
 from motifair.federation.members import prepare
 from motifair.federation.protocol import Downloads, Uploads
+from motifair.federation.round import serve_round
 from motifair.federation.simulation import Simulation
 
 VANILLA = {
@@ -163,7 +165,7 @@ def test_who_turns_predictions_round_contributes_what_that_changes(harms: bool) 
     uploads = Uploads(nothing, None, torch.zeros(4), None, torch.zeros(4))
     uploads.update[2, readout] = -2 * row[readout] * sum(sizes) / sizes[2]
     before = replace(states[-1], server=replace(states[-1].server, weights=row))
-    server, _, _ = simulation.server.step(before.server, uploads)
+    server, _, _ = serve_round(simulation.server, before.server, uploads)
     found = simulation.contributions(before, replace(before, server=server), uploads)
     now, without = (1 - good, good) if harms else (good, 1 - good)
     expected = [0.0, 0.0, (now - without) / without, 0.0]
@@ -195,7 +197,7 @@ def test_without_an_agent_the_sum_of_the_others_is_as_long_as_a_typical_one_of_t
     _, uploads = simulation.agents.train(
         state.agents, torch.tensor(1), *simulation.server.for_agents(state.server)
     )
-    without, _ = simulation.server.without_each(state.server, uploads)
+    without, _ = without_each(simulation.server, state.server, uploads)
     sizes = [len(t) for t in split.partition.train]
     for k in range(4):
         others = [j for j in range(4) if j != k]
@@ -217,7 +219,7 @@ def test_leaving_an_agent_out_keeps_the_total_weight_of_a_sum() -> None:
     )
     state = simulation.start()
     _, uploads = simulation.agents.train(state.agents, torch.tensor(1), None, None)
-    without, _ = simulation.server.without_each(state.server, uploads)
+    without, _ = without_each(simulation.server, state.server, uploads)
     sent = simulation.method.prepare(uploads.update)
     expected = state.server.weights + (sent.sum(dim=0) - sent[0]) * 4 / 3
     assert torch.allclose(without[0], expected, rtol=0, atol=1e-12)

@@ -23,6 +23,7 @@ from motifair.federation.history import History
 from motifair.federation.loop import Stopped, run_rounds
 from motifair.federation.members import Members, prepare
 from motifair.federation.protocol import Uploads
+from motifair.federation.round import serve_round
 from motifair.graphs.features import motif_labels
 from motifair.graphs.split import Split
 from motifair.mechanism.settlement import Share, Unsettled, settle
@@ -143,8 +144,8 @@ def test_scaling_does_not_change_alignment_with_peers(by: float) -> None:
     assert uploads.gradient is not None
     torch.testing.assert_close(longer.update[ATTACKER], by * uploads.update[ATTACKER])
     torch.testing.assert_close(longer.gradient[ATTACKER], by * uploads.gradient[ATTACKER])
-    _, _, honest = simulation.server.step(state, uploads)
-    _, _, found = simulation.server.step(state, longer)
+    _, _, honest = serve_round(simulation.server, state, uploads)
+    _, _, found = serve_round(simulation.server, state, longer)
     torch.testing.assert_close(found["alignment"], honest["alignment"], atol=1e-9, rtol=0)
 
 
@@ -153,8 +154,8 @@ def test_scaling_does_not_change_alignment_with_peers(by: float) -> None:
 def test_short_updates_are_worth_less(by: float) -> None:
     _, simulation, uploads = trained()
     state = simulation.start().server
-    _, _, honest = simulation.server.step(state, uploads)
-    _, _, found = simulation.server.step(state, attacks.scaled(uploads, scene(), by=by))
+    _, _, honest = serve_round(simulation.server, state, uploads)
+    _, _, found = serve_round(simulation.server, state, attacks.scaled(uploads, scene(), by=by))
     assert honest["alignment"][ATTACKER] > 0
     assert found["alignment"][ATTACKER] < honest["alignment"][ATTACKER]
     assert found["value"][ATTACKER] < honest["value"][ATTACKER]

@@ -25,9 +25,9 @@ from motifair.consortium.validation import Accepted, Shape, open_upload
 from motifair.consortium.wire import FINISH, JOIN, TRAIN, BadRecordError, Download, Upload
 from motifair.federation.contract import check_round
 from motifair.federation.protocol import Downloads, Uploads
+from motifair.federation.round import serve_round
 from motifair.federation.server import Record, Server, ServerState, masked_blocks
 from motifair.mechanism.alignment import ALIGNMENTS
-from motifair.mechanism.allocation import reward_ratio, sparsify
 from motifair.mechanism.settlement import to_pico
 from motifair.mechanism.value import quantised
 from motifair.methods import make_method
@@ -94,13 +94,10 @@ class Coordinator:
         )
         server = self.server(roster)
         initial = self.model.layout.initial(self.terms.config.seed, torch.float32)
-        state = server.start(initial[self.shared])
+        local = None
         if self.method.uses_prototypes:
             local = torch.cat([_tensor(accepted[j.name].upload.prototypes) for j in roster])
-            prototypes, active = server.share_prototypes(
-                local, state.value, state.prototypes, state.active
-            )
-            state = replace(state, prototypes=prototypes, active=active)
+        state = server.start(initial[self.shared], local)
         entry = accounts.agree(self.agreed)
         nothing = torch.zeros(len(roster), len(state.weights))
         downloads = Downloads(nothing, torch.ones(len(roster)), *server.for_agents(state))
@@ -222,8 +219,8 @@ class Coordinator:
         idle = not enough or float(position.server.value[present].sum()) <= 0
         if not idle:
             uploads = self._uploads(roster, accepted)
-            state, downloads, record = server.step(
-                position.server, uploads, None if present.all() else present
+            state, downloads, record = serve_round(
+                server, position.server, uploads, None if present.all() else present
             )
             row = {name: column.numpy() for name, column in record.items()}
             check_round(self.method, position.round + 1, [j.name for j in roster], row)
@@ -344,14 +341,15 @@ class Coordinator:
         """Write to each agent what it alone may know; who is `behind` gets a model."""
         round = entry.round + 1
         last = round > self.terms.config.rounds
-        weights = self._models(state)
+        initial = self.model.layout.initial(self.terms.config.seed, torch.float32)[self.shared]
+        weights = self.server(roster).models(state, initial) if behind else None
         reward = downloads.reward.float().numpy()
         ends = np.cumsum([len(j.motifs) for j in roster])
         tasks = {}
         for i, j in enumerate(roster):
             task = self._task(j.name, FINISH if last else TRAIN, round)
             task = replace(task, number=entry.number, head=entry.hash)
-            if j.name in behind:
+            if weights is not None and j.name in behind:
                 task = replace(task, weights=weights[i].float().numpy())
             else:
                 retained = float(downloads.retained[i])
@@ -365,17 +363,6 @@ class Coordinator:
                 )
             tasks[j.name] = task.encode()
         return tasks
-
-    def _models(self, state: ServerState) -> Tensor:
-        """Return the model that each agent would begin anew from, `(A, D)`: the server's, or, where
-        agents have models of their own, as much of what it has learnt as their values buy.
-        """
-        if self.method.returning == "server":
-            return state.weights.expand(len(state.value), -1)
-        initial = self.model.layout.initial(self.terms.config.seed, torch.float32)[self.shared]
-        ratio = reward_ratio(state.value, self.terms.config.beta)
-        blocks = masked_blocks(self.method, self.model)
-        return initial + sparsify(state.weights - initial, ratio, blocks)[0]
 
     def _task(self, name: str, task: str, round: int) -> Download:
         return Download(run=self.run, round=round, agent=name, task=task, terms=self.terms.digest)

@@ -30,6 +30,19 @@ def shaped(method: Method, hook: str, found: Any, *shapes: tuple[int, ...]) -> T
     )
 
 
+def two_shaped(
+    method: Method, hook: str, found: Any, shape: tuple[int, ...]
+) -> tuple[Tensor, Tensor]:
+    """Return the two tensors that a hook of a method returned, if they have this shape."""
+    if not isinstance(found, tuple) or len(found) != 2:
+        raise MotifairError(
+            f"Method '{method.name}' returned {type(found).__name__} from `{hook}`; "
+            f"it must return two tensors of shape {shape}."
+        )
+    first, second = (shaped(method, hook, part, shape) for part in found)
+    return first, second
+
+
 def check_round(
     method: Method, round: int, names: Sequence[str], row: Mapping[str, np.ndarray]
 ) -> None:

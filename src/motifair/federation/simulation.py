@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -18,10 +17,13 @@ from motifair.federation.agents import (
     own_seed,
     similar_sizes,
 )
+from motifair.federation.contribution import without_each
 from motifair.federation.history import History
 from motifair.federation.members import Members
 from motifair.federation.protocol import Uploads
-from motifair.federation.server import Record, Server, masked_blocks, stack_states
+from motifair.federation.round import Round, run_round, send_all
+from motifair.federation.server import Record, Server, masked_blocks
+from motifair.federation.stacks import stack_states, unstack_state
 from motifair.federation.state import FederationState
 from motifair.graphs.batch import collate
 from motifair.learning.randomness import stream_keys
@@ -74,13 +76,10 @@ class Simulation:
             self.own_initial.repeat_interleave(count, dim=0),
         )
         shared = self.initial[:, self.agents.shared]
-        server = self.server.start(shared[0] if self.single else shared)
-        if self.method.uses_prototypes:
-            prototypes, active = self.server.share_prototypes(
-                self.agents.prototypes(agents), server.value, server.prototypes, server.active
-            )
-            server = replace(server, prototypes=prototypes, active=active)
-        return FederationState(agents, server)
+        local = self.agents.prototypes(agents) if self.method.uses_prototypes else None
+        return FederationState(
+            agents, self.server.start(shared[0] if self.single else shared, local)
+        )
 
     @property
     def agents_each(self) -> int:
@@ -100,19 +99,17 @@ class Simulation:
     def round(
         self, state: FederationState, *, measure: bool = False
     ) -> tuple[FederationState, Record]:
-        """One round: agents train, the server values and rewards, agents adopt.
-
-        `measure` adds to the record what each agent contributed to the server's model.
+        """Run one round; `measure` adds to its record what each agent contributed to the server's
+        model.
         """
-        trained, uploads = self.agents.train(
-            state.agents, state.server.round + 1, *self.server.for_agents(state.server)
-        )
-        server, downloads, record = self.server.step(state.server, uploads)
-        agents = self.agents.adopt(state.agents, trained, downloads)
-        new = FederationState(agents, server)
+        done = self.play(state)
         if measure:
-            record |= self.contributions(state, new, uploads)
-        return new, record
+            return done.state, done.record | self.contributions(state, done.state, done.uploads)
+        return done.state, done.record
+
+    def play(self, state: FederationState) -> Round:
+        """Run one round of honest agents, all of them present."""
+        return run_round(self.agents, self.server, state, send_all)
 
     def contributions(
         self, before: FederationState, after: FederationState, uploads: Uploads
@@ -120,7 +117,7 @@ class Simulation:
         """Return (acc_N − acc_{−i}) / acc_{−i} of the server model on the global test set, where
         acc_{−i} is had without agent i in this round; and the Shapley value of its update.
         """
-        without, exact = self.server.without_each(before.server, uploads)
+        without, exact = without_each(self.server, before.server, uploads)
         rows = self.global_weights(after)
         reached = accuracy(self.model, rows, self.global_test)
         found = []
@@ -159,7 +156,7 @@ class Simulation:
         if self.single:
             return state
         rows = slice(f * self.agents_each, (f + 1) * self.agents_each)
-        return FederationState(state.agents.rows(rows), self.server.part(state.server, f))
+        return FederationState(state.agents.rows(rows), unstack_state(self.server, state.server, f))
 
     def join(self, states: Sequence[FederationState]) -> FederationState:
         """Stack federations that stand at the same round."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from motifair.config import Config
 from motifair.learning.objective import Term, supervised
-from motifair.mechanism.aggregation import size_weights
+from motifair.mechanism.aggregation import aggregate, size_weights
 from motifair.models import GIN, Model
 
 Memory = dict[str, Tensor]
@@ -171,6 +171,15 @@ class Method:
     def steps(self, graphs: Tensor) -> Tensor:
         """Return how many steps of the optimiser agents with so many graphs take in a round."""
         return self.config.local_epochs * (graphs / self.config.batch_size).ceil()
+
+    def aggregate(self, updates: Tensor, weights: Tensor) -> Tensor:
+        """Return the weighted sum of updates `(A, D)`: `(D,)`, or `(A, D)` for weights `(A, A)`."""
+        return aggregate(updates, weights)
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether `aggregate` is the weighted sum, from which one agent can be subtracted."""
+        return type(self).aggregate is Method.aggregate
 
     def lengthen(self, update: Tensor, seen: Seen, weights: Tensor) -> Tensor:
         """Return the sum of the updates as the server and the agents move by it."""

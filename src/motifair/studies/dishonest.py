@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,6 +11,8 @@ from torch import Tensor
 
 from motifair.config import Config
 from motifair.federation.members import Members
+from motifair.federation.protocol import Uploads
+from motifair.federation.round import Round, run_round
 from motifair.federation.server import Record
 from motifair.federation.simulation import Simulation
 from motifair.federation.state import FederationState
@@ -51,32 +54,28 @@ class Dishonest(Simulation):
         self.past = None
         return super().start()
 
-    def round(
-        self, state: FederationState, *, measure: bool = False
-    ) -> tuple[FederationState, Record]:
-        """One round, in which the attacker sends what it likes, or nothing at all."""
+    def play(self, state: FederationState) -> Round:
+        """Run one round, in which the attacker sends what it likes, or nothing at all."""
         if self.plain:
-            return super().round(state, measure=measure)
-        before = state.server
-        trained, made = self.agents.train(
-            state.agents, before.round + 1, *self.server.for_agents(before)
-        )
+            return super().play(state)
         scene = Scene(state.round + 1, self.config.rounds, self.own, self.other, self.past)
-        sent, present = self.attack.uploads(made, scene), self._present(scene)
-        server, downloads, record = self.server.step(before, sent, present)
+        present = self._present(scene)
+
+        def send(computed: Uploads) -> tuple[Uploads, Tensor | None]:
+            return self.attack.uploads(computed, scene), present
+
+        done = run_round(self.agents, self.server, state, send)
         if present is not None:
-            record["payoff"] = settled(record, present, self.config.budget)
-        new = FederationState(self.agents.adopt(state.agents, trained, downloads), server)
-        if measure:
-            record |= self.contributions(state, new, sent)
-        moved = (server.weights - before.weights) / self.method.reward_step
+            paid = settled(done.record, present, self.config.budget)
+            done = replace(done, record=done.record | {"payoff": paid})
+        moved = (done.state.server.weights - state.server.weights) / self.method.reward_step
         self.past = Past(
-            uploads=sent,
-            reward=downloads.reward,
+            uploads=done.uploads,
+            reward=done.downloads.reward,
             aggregate=moved.view(len(self.members), -1),
-            alignment=record["alignment"].flatten(),
+            alignment=done.record["alignment"].flatten(),
         )
-        return new, record
+        return done
 
     def _present(self, scene: Scene) -> Tensor | None:
         if self.attack.away is None or not self.attack.away(scene):
