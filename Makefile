@@ -2,35 +2,44 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.installed
+BASE := $(VENV)/.base
+DEV := $(VENV)/.dev
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test test-all lint bench clean
 
 help:  ## what can be made
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
-$(STAMP): pyproject.toml
+$(BASE): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "motifair needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..."; exit 2; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	$(INSTALL) .
 	@touch $@
 
-demo: $(STAMP)  ## ten agents on the embedded dataset: who contributed, who was paid, how fair it was
+$(DEV): $(BASE)
+	$(INSTALL) ".[dev]"
+	@touch $@
+
+demo: $(BASE)  ## ten agents on the embedded dataset: who contributed, who was paid, how fair it was
 	$(BIN)/motifair run --out runs/demo
 
-test: $(STAMP)  ## the whole suite, doctests and coverage included
+test: $(DEV)  ## what needs nothing but Python: under five minutes
+	$(BIN)/python -m pytest -n $(JOBS) -m quick --durations=15
+
+test-all: $(DEV)  ## the whole suite with its coverage: PostgreSQL, browser, federations, real data
 	scripts/test.sh $(BIN) $(JOBS)
 
-lint: $(STAMP)  ## style, types, import direction
+lint: $(DEV)  ## style, types, import direction
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(STAMP)  ## the time of a round against a naive loop and the GEMM bound
+bench: $(BASE)  ## the time of a round against a naive loop and the GEMM bound
 	$(BIN)/motifair bench --device cpu
 
 clean:  ## remove what make made

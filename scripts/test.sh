@@ -9,11 +9,11 @@ trap 'rm -f "$log"' EXIT
 rm -f .coverage .coverage-*
 
 COVERAGE_FILE=.coverage-federation "$bin/python" -m pytest --cov --cov-report= \
-  -m federation tests/consortium >"$log" 2>&1 &
+  -m federation --durations=15 tests/consortium >"$log" 2>&1 &
 federation=$!
 status=0
 COVERAGE_FILE=.coverage-rest "$bin/python" -m pytest --cov --cov-report= \
-  -n "$jobs" -m "not federation" || status=$?
+  -n "$jobs" -m "not federation" -rs --durations=15 || status=$?
 echo "Real federations:"
 wait "$federation" || status=$?
 cat "$log"

@@ -23,21 +23,35 @@ torch.set_num_threads(1)
 settings.register_profile("motifair", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("motifair")
 
+DATA = os.environ.get("MOTIFAIR_DATA")
+FIXTURES = {"data_dir": "data", "postgres": "postgres", "browser": "browser"}
+SLOW = {"federation", "kill", "slow", *FIXTURES.values()}
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests by the fixtures they need, and what is left as quick."""
+    for item in items:
+        for fixture in FIXTURES.keys() & set(getattr(item, "fixturenames", ())):
+            item.add_marker(FIXTURES[fixture])
+        if not any(mark.name in SLOW for mark in item.iter_markers()):
+            item.add_marker("quick")
+
 
 @pytest.fixture(scope="session", autouse=True)
-def private_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+def private_environment(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Set up a cache of our own; only `data_dir` leads to the real datasets."""
     os.environ["MOTIFAIR_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+    os.environ.pop("MOTIFAIR_DATA", None)
 
 
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
-    """The folder with the real datasets: required in CI, elsewhere their tests may be skipped."""
-    named = os.environ.get("MOTIFAIR_DATA")
-    if not named:
-        if os.environ.get("CI"):
-            pytest.fail("MOTIFAIR_DATA is not set, but in CI the real datasets are required.")
+    """The folder with the real datasets; where it is not named, their tests are skipped."""
+    if not DATA:
         pytest.skip("needs the real datasets: set MOTIFAIR_DATA to the folder that holds them")
-    return Path(named)
+    assert Path(DATA).is_dir(), f"MOTIFAIR_DATA={DATA} is not a folder"
+    return Path(DATA)
 
 
 @pytest.fixture(scope="session")
@@ -65,7 +79,7 @@ def postgres() -> Iterator[Postgres]:
     server.stop()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where a new ledger can be made: the same tests run on both databases."""
     if request.param == "sqlite":

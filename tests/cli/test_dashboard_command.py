@@ -53,6 +53,7 @@ def started(*words: str, **environment: str) -> Iterator[tuple[subprocess.Popen[
         process.communicate()
 
 
+@pytest.mark.kill
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_it_ends_at_once_though_a_page_listens(ledger: Path, how: signal.Signals) -> None:
     with started("--ledger", str(ledger), "--port", "0") as (process, address):

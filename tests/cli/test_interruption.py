@@ -44,6 +44,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.kill
 def test_killed_at_random_moments_a_run_still_ends_bit_identical(
     whole: Path, tmp_path: Path
 ) -> None:
@@ -70,6 +71,7 @@ def test_killed_at_random_moments_a_run_still_ends_bit_identical(
     assert finished(whole) == finished(broken)
 
 
+@pytest.mark.kill
 def test_an_interrupt_saves_says_how_to_go_on_and_loses_nothing(
     whole: Path, tmp_path: Path
 ) -> None:

@@ -54,6 +54,7 @@ def test_what_goes_wrong_in_a_worker_is_heard() -> None:
 
 
 @FORKING
+@pytest.mark.kill
 def test_a_worker_that_was_killed_is_one_sentence() -> None:
     workers = Workers(2, lambda piece: os.kill(os.getpid(), signal.SIGKILL))
     with pytest.raises(MotifairError, match="motifair resume"):
@@ -61,6 +62,7 @@ def test_a_worker_that_was_killed_is_one_sentence() -> None:
 
 
 @FORKING
+@pytest.mark.kill
 def test_workers_end_with_a_parent_that_was_killed() -> None:
     script = """
 import os, time

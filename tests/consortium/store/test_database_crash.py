@@ -16,6 +16,8 @@ from motifair.errors import MotifairError
 from motifair.statements.entry import Entry
 from motifair.statements.verification import verify_run
 
+pytestmark = pytest.mark.kill
+
 
 def append_at_last(ledger: Ledger, entry: Entry, tries: int = 100) -> int:
     """Append as a server does: again and again while the database is away."""

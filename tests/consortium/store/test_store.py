@@ -173,6 +173,7 @@ with open_ledger(sys.argv[1], write=True) as ledger, ledger.lease("bank-run"):
 """
 
 
+@pytest.mark.kill
 def test_a_lease_ends_with_a_killed_process(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER, place], stdout=subprocess.PIPE, text=True

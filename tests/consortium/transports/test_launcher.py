@@ -42,6 +42,7 @@ def in_background(handle):
     return thread
 
 
+@pytest.mark.kill
 def test_a_killed_worker_is_started_again_and_again(tmp_path):
     workers = Workers("import time; time.sleep(60)")
     handle = LastingHandle(workers, tmp_path / "code")

@@ -16,6 +16,7 @@ import psutil
 from motifair.consortium.transports.nvflare import stopping
 from motifair.errors import MotifairError
 
+pytestmark = pytest.mark.kill
 SITE = stopping.SITE
 WORKER = "nvflare.private.fed.app.client.worker_process"
 SLEEP = "import time; time.sleep(60)"
