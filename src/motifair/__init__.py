@@ -1,4 +1,14 @@
-"""Fair graph federated learning: value every agent, reward while training, pay every round."""
+"""Fair graph federated learning: value every agent, reward while training, pay every round.
+
+`run` trains one method, `compare` several; both return objects with tables, intervals and a view
+in notebooks. `load_result` reads a run back from its folder. `Config` holds all options, `Method`
+and `Callback` are what a method or a hook of one's own derives from.
+
+>>> import motifair
+>>> result = motifair.run(method="fedavg", agents=3, rounds=2, hidden=8, device="cpu", threads=1)
+>>> result.to_frame()["agent"].tolist()
+['agent-00', 'agent-01', 'agent-02']
+"""
 
 from __future__ import annotations
 
@@ -10,16 +20,24 @@ if TYPE_CHECKING:
     from motifair.experiments.compare import Comparison, compare
     from motifair.experiments.result import Result, load_result
     from motifair.experiments.run import run
+    from motifair.federation.callbacks import Callback
+    from motifair.methods.base import Method, Seen
+    from motifair.version import __version__
 
 __all__ = [
-    "Comparison", "Config", "MotifairError", "Result", "compare", "load_result", "run",
+    "Callback", "Comparison", "Config", "Method", "MotifairError", "Result", "Seen", "__version__",
+    "compare", "load_result", "run",
 ]  # fmt: skip
 
 _HOME = {
+    "Callback": "motifair.federation.callbacks",
     "Comparison": "motifair.experiments.compare",
     "Config": "motifair.config",
+    "Method": "motifair.methods.base",
     "MotifairError": "motifair.errors",
     "Result": "motifair.experiments.result",
+    "Seen": "motifair.methods.base",
+    "__version__": "motifair.version",
     "compare": "motifair.experiments.compare",
     "load_result": "motifair.experiments.result",
     "run": "motifair.experiments.run",
@@ -33,3 +51,8 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    """List the public names, imported or not."""
+    return sorted(__all__)

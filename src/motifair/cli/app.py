@@ -27,6 +27,26 @@ app = typer.Typer(
     help="Fair graph federated learning. A mistake ends in one sentence and exit code 2; "
     "add --debug anywhere to see where it was raised.",
 )
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        from motifair.version import __version__
+
+        typer.echo(f"motifair {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Take what stands before a command."""
+
+
 app.add_typer(data.app, name="data")
 app.add_typer(federation.app, name="federation")
 ledger_app.command()(federation.audit)

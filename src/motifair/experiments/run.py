@@ -7,7 +7,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from motifair.files import file_errors, read_json, write_json
 from motifair.graphs.dataset import EMBEDDED, Objects
 from motifair.learning.process import steady_process
 from motifair.methods import find_method
+from motifair.version import __version__
 
 
 def run(
@@ -183,12 +184,5 @@ def _global_model(config: Config) -> str | None:
 
 
 def _versions() -> dict[str, str]:
-    names = ("motifair", "torch", "torch_geometric", "numpy")
-    return {"python": platform.python_version(), **{n: _version(n) for n in names}}
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:  # a source tree that was never installed
-        return "not installed"
+    others = {name: version(name) for name in ("torch", "torch_geometric", "numpy")}
+    return {"python": platform.python_version(), "motifair": __version__, **others}

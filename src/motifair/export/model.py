@@ -8,7 +8,6 @@ import secrets
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from motifair.files import file_errors, read_json, write_atomic, write_json
 from motifair.graphs.features import Features
 from motifair.graphs.read import Schema
 from motifair.models import GIN, SAGE, Model, Star
+from motifair.version import __version__
 
 FORMAT = "motifair-model-2"
 OWN = "own."
@@ -80,7 +80,7 @@ def save_model(
         **card,
         "own_weight": 0.0 if own is None else own[1],
         "format": FORMAT,
-        "motifair": _version(),
+        "motifair": __version__,
         "network": {"name": _network(model), "hidden": model.hidden, "layers": model.layers},
         "features": _features_to_json(features),
         "sha256": hashlib.sha256(tensors).hexdigest(),
@@ -144,7 +144,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], bytes]:
     if not isinstance(card, dict) or card.get("format") != FORMAT:
         said = card if isinstance(card, dict) else {}
         raise MotifairError(
-            f"{folder} has format {said.get('format')}, but motifair {_version()} reads {FORMAT}; "
+            f"{folder} has format {said.get('format')}, but motifair {__version__} reads {FORMAT}; "
             f"use the version that wrote it ({said.get('motifair', 'unknown')})."
         )
     return card, content
@@ -224,10 +224,3 @@ def _replace(folder: Path, made: Path) -> None:
     finally:
         os.close(opened)
     shutil.rmtree(old, ignore_errors=True)
-
-
-def _version() -> str:
-    try:
-        return version("motifair")
-    except PackageNotFoundError:  # a source tree that was never installed
-        return "not installed"
