@@ -89,7 +89,6 @@ TEXTS: dict[str, tuple[str, Any]] = {
     "rounds": ("7", 7),
     "eval_every": ("1", 1),
     "contribution": ("true", True),
-    "report": ("best_on_test", "best_on_test"),
     "agents": ("5", 5),
     "partition": ("dirichlet", "dirichlet"),
     "skew": (".25", 0.25),
@@ -174,6 +173,12 @@ def test_the_default_profile_differs_from_the_paper_in_exactly_these_options() -
     paper, default = asdict(make_config({"profile": "paper"})), asdict(make_config({}))
     assert default == {**paper, **DEFAULT_DIFFERS, "profile": "default"}
     assert set(PROFILES) == {"paper", "default"}
+
+
+def test_an_option_that_is_gone_is_read_where_it_says_what_is_done_anyway() -> None:
+    assert make_config({"report": "final", "rounds": 3}) == make_config({"rounds": 3})
+    with pytest.raises(MotifairError, match=r"report=best_on_test .*; leave it out"):
+        make_config({"report": "best_on_test"})
 
 
 def test_what_is_set_by_hand_wins_over_the_profile() -> None:

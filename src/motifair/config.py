@@ -46,11 +46,6 @@ class Config:
     rounds: int = _option(200, "communication rounds [T]", least=1)
     eval_every: int = _option(10, "rounds between evaluations (the last is always one)", least=1)
     contribution: bool = _option(False, "measure what each agent contributes at evaluations")
-    report: str = _option(
-        "final",
-        "accuracy that GCFL reports; the published one is chosen on the test set",
-        choices=("final", "best_on_test"),
-    )
     # Who holds what
     agents: int = _option(10, "agents [N]", least=2)
     partition: str = _option(
@@ -179,6 +174,13 @@ PROFILES: Mapping[str, Mapping[str, Any]] = {
 }
 
 OPTIONS = {option.name: option for option in fields(Config)}
+# Options of earlier versions: the value that is now the only one, and why there is no other.
+REMOVED = {
+    "report": (
+        "final",
+        "accuracies are those after the last round, since one chosen on the test set is too high",
+    ),
+}
 
 
 def make_config(settings: Mapping[str, Any]) -> Config:
@@ -190,6 +192,7 @@ def make_config(settings: Mapping[str, Any]) -> Config:
     Traceback (most recent call last):
     motifair.errors.MotifairError: There is no option 'bta'. Did you mean beta?
     """
+    settings = _without_removed(settings)
     for name in settings:
         if name not in OPTIONS:
             raise MotifairError(f"There is no option '{name}'. {nearest(name, OPTIONS)}")
@@ -198,6 +201,16 @@ def make_config(settings: Mapping[str, Any]) -> Config:
     if profile not in PROFILES:
         raise MotifairError(f"There is no profile '{profile}'. {nearest(profile, PROFILES)}")
     return Config(**{"profile": profile, **PROFILES[profile], **given})
+
+
+def _without_removed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out options of an earlier version where they say what is done anyway."""
+    for name, (only, reason) in REMOVED.items():
+        if settings.get(name, only) != only:
+            raise MotifairError(
+                f"The option {name}={settings[name]} is no longer there ({reason}); leave it out."
+            )
+    return {name: value for name, value in settings.items() if name not in REMOVED}
 
 
 def read_settings(path: Path) -> dict[str, Any]:

@@ -268,22 +268,3 @@ def test_every_method_runs_and_pays_out_its_budget(name: str) -> None:
     assert np.allclose(paid, 0 if name in ("self-train", "star-alone") else 3.0)
     assert torch.isfinite(states[-1].agents.weights).all()
     assert make_method(config).summary
-
-
-def test_the_published_selection_is_an_option_and_never_lower_than_the_final_accuracy(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for method in (METHODS["gcfl"], METHODS["gcfl+"]):
-        monkeypatch.setattr(method, "settled", 2)
-        monkeypatch.setattr(method, "thresholds", (10.0, 0.0, 2))
-    options = {"rounds": 6, "agents": 4, "hidden": 16, "threads": 1, "device": "cpu"}
-    final = motifair.run(method="gcfl", **options).splits[0]
-    best = motifair.run(method="gcfl", report="best_on_test", **options).splits[0]
-    snapshots = final.history.columns["snapshot"]
-    turned = np.isfinite(snapshots).all(axis=1)
-    assert turned.tolist()[:3] == [False, False, True]
-    assert np.array_equal(final.accuracy, best.history.columns["accuracy"][-1])
-    expected = np.maximum(final.accuracy, snapshots[turned].max(axis=0))
-    assert np.array_equal(best.accuracy, expected)
-    with pytest.raises(MotifairError, match="fedavg does not use report"):
-        motifair.run(method="fedavg", report="best_on_test", **options)

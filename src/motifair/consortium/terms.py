@@ -26,7 +26,7 @@ _WORDS = {str: "a text in quotes", int: "a whole number", bool: "true or false"}
 # Options about sharing out graphs, repeating and measuring: a federation has its graphs already.
 SIMULATION_ONLY = frozenset(
     {
-        "dataset", "splits", "fixed_split", "contribution", "report", "agents", "partition", "skew",
+        "dataset", "splits", "fixed_split", "contribution", "agents", "partition", "skew",
         "perturbation", "features", "budget", "eval_every",
     }
 )  # fmt: skip

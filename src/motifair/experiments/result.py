@@ -53,21 +53,12 @@ class SplitResult:
     alone_again: np.ndarray
     alone_one_class: np.ndarray
     history: History
-    best_on_test: bool = False
 
     @property
     def accuracy(self) -> np.ndarray:
-        """Each agent's accuracy on its own test set after the last round.
-
-        With `best_on_test` (as GCFL was published) the best of this and of every turning point:
-        chosen on the test set, and so too high.
-        """
+        """Each agent's accuracy on its own test set after the last round."""
         final: np.ndarray = self.history.columns["accuracy"][-1]
-        if not self.best_on_test:
-            return final
-        snapshots = self.history.columns["snapshot"]
-        best: np.ndarray = np.fmax.reduce(np.vstack([snapshots, final]))
-        return best
+        return final
 
     @property
     def one_class(self) -> np.ndarray:
@@ -317,7 +308,7 @@ def _read_result(folder: Path) -> Result:
     agents = pd.read_csv(folder / "agents.csv")
     history = pd.read_csv(folder / "history.csv")
     splits = [
-        _read_split(config, split, agents[agents.split == k], history[history.split == k])
+        _read_split(split, agents[agents.split == k], history[history.split == k])
         for k, split in enumerate(summary["splits"])
     ]
     environment = {k: summary[k] for k in ("versions", "layout", "inputs") if k in summary}
@@ -325,7 +316,7 @@ def _read_result(folder: Path) -> Result:
 
 
 def _read_split(
-    config: Config, summary: Mapping[str, Any], agents: pd.DataFrame, rows: pd.DataFrame
+    summary: Mapping[str, Any], agents: pd.DataFrame, rows: pd.DataFrame
 ) -> SplitResult:
     names: Sequence[str] = agents["agent"].tolist()
     rounds = len(rows) // len(names)
@@ -344,5 +335,4 @@ def _read_split(
         alone_again=agents["alone_again"].to_numpy(dtype=float),
         alone_one_class=agents["alone_one_class"].to_numpy(dtype=float),
         history=history,
-        best_on_test=config.report == "best_on_test",
     )

@@ -119,7 +119,6 @@ def _split_result(plan: Plan, number: int, found: dict[tuple[int, str], Finished
         alone_again=again.history.columns["accuracy"][-1],
         alone_one_class=alone.history.columns["one_class"][-1],
         history=method.history,
-        best_on_test=plan.config.report == "best_on_test",
     )
 
 

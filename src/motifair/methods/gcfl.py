@@ -29,7 +29,7 @@ class GCFL(Method):
 
     name = "gcfl"
     summary = "clustered averaging of convolutions, split by update similarity"
-    options = frozenset({"budget", "report"})
+    options = frozenset({"budget"})
     global_model = False
     settled: ClassVar[int] = 20  # rounds before the first split
     smallest: ClassVar[int] = 2  # clusters of this size are not split
