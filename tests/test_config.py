@@ -181,6 +181,16 @@ def test_an_option_that_is_gone_is_read_where_it_says_what_is_done_anyway() -> N
         make_config({"report": "best_on_test"})
 
 
+def test_a_configuration_made_by_hand_is_what_a_run_takes() -> None:
+    assert Config() == make_config({})
+    assert asdict(Config(profile="paper"))["own_weight"] == 0.0
+    assert Config(beta="2", rings="basis") == make_config({"beta": 2, "rings": "basis"})
+    assert Config(beta=2).given == {"beta"}
+    assert replace(Config(beta=2), rounds=3) == Config(beta=2, rounds=3)
+    with pytest.raises(MotifairError, match="Did you mean rounds"):
+        Config(round=3)
+
+
 def test_what_is_set_by_hand_wins_over_the_profile() -> None:
     config = make_config({"profile": "default", "reward_step": 2, "rings": "basis"})
     assert (config.reward_step, config.rings, config.max_ring) == (2.0, "basis", 4)

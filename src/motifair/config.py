@@ -29,11 +29,21 @@ def _option(
     return field(default=default, metadata={"help": help, "choices": choices, **limits})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Config:
-    """Everything that decides a run's result. Defaults are the literal reading of the paper.
+    """Everything that decides a run's result, checked.
 
-    Symbols in brackets are the paper's; `docs/notation.md` lists them.
+    Arguments:
+        **options: any of the options below, by name, as values or as text. What is not set is as
+            the profile has it: `profile="default"`, or `"paper"`, its literal reading, whose
+            values stand below. Symbols in brackets are the paper's; `docs/notation.md` lists them,
+            `motifair options` lists the options with both defaults.
+
+    >>> Config(beta=2).beta, Config().own_weight, Config(profile="paper").own_weight
+    (2.0, 0.48, 0.0)
+    >>> Config(bta=2)
+    Traceback (most recent call last):
+    motifair.errors.MotifairError: There is no option 'bta'. Did you mean beta?
     """
 
     # What is run
@@ -126,7 +136,26 @@ class Config:
         choices=("paper", "equal", "union", "individual", "shapley"),
     )
 
-    def __post_init__(self) -> None:
+    def __init__(self, **options: Any) -> None:
+        for name in options:
+            if name not in OPTIONS:
+                raise MotifairError(f"There is no option '{name}'. {nearest(name, OPTIONS)}")
+        given = {name: _parsed(name, value) for name, value in options.items()}
+        profile = given.get("profile", "default")
+        if profile not in PROFILES:
+            raise MotifairError(f"There is no profile '{profile}'. {nearest(profile, PROFILES)}")
+        paper = {name: option.default for name, option in OPTIONS.items()}
+        values = {**paper, "profile": profile, **PROFILES[profile], **given}
+        self.__dict__.update(values, _given=frozenset(given))
+        self._check()
+
+    @property
+    def given(self) -> frozenset[str]:
+        """The options that were set; all others are the profile's."""
+        given: frozenset[str] = self.__dict__["_given"]
+        return given
+
+    def _check(self) -> None:
         for option in fields(self):
             _check_range(option.name, getattr(self, option.name), option.metadata)
         if self.rings == "chordless" and self.max_ring < 3:
@@ -184,23 +213,12 @@ REMOVED = {
 
 
 def make_config(settings: Mapping[str, Any]) -> Config:
-    """Resolve what a user set, by name, over the profile it names.
+    """Return the configuration for settings by name, which an earlier version may have written.
 
-    >>> make_config({"beta": "inf"}).beta
+    >>> make_config({"beta": "inf", "report": "final"}).beta
     inf
-    >>> make_config({"bta": 2})
-    Traceback (most recent call last):
-    motifair.errors.MotifairError: There is no option 'bta'. Did you mean beta?
     """
-    settings = _without_removed(settings)
-    for name in settings:
-        if name not in OPTIONS:
-            raise MotifairError(f"There is no option '{name}'. {nearest(name, OPTIONS)}")
-    given = {name: _parsed(name, value) for name, value in settings.items()}
-    profile = given.get("profile", "default")
-    if profile not in PROFILES:
-        raise MotifairError(f"There is no profile '{profile}'. {nearest(profile, PROFILES)}")
-    return Config(**{"profile": profile, **PROFILES[profile], **given})
+    return Config(**_without_removed(settings))
 
 
 def _without_removed(settings: Mapping[str, Any]) -> dict[str, Any]:

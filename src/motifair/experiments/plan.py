@@ -196,7 +196,7 @@ def alone(config: Config) -> Config:
 
     What only a mechanism reads is reset, so that all methods have one and the same baseline.
     """
-    usual = Config()
+    usual = Config(profile="paper")
     other = ("profile", "splits")
     unread = {name: getattr(usual, name) for name in (*MECHANISM_OPTIONS, *other)}
     return replace(config, **{**unread, "method": "self-train", "eval_every": config.rounds})

@@ -26,7 +26,7 @@ class WithoutAlignment(Motifair):
 
     def __init__(self, config: Config) -> None:
         # Without alignment there is none to judge by, and no gradient to upload.
-        usual = Config()
+        usual = Config(profile="paper")
         plain = {name: getattr(usual, name) for name in sorted(Motifair.options - self.options)}
         super().__init__(replace(config, **plain))
 
