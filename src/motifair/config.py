@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import operator
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -47,92 +48,152 @@ class Config:
     """
 
     # What is run
-    dataset: str = _option("planted", "name, path of a TU folder or zip, or several with commas")
-    method: str = _option("motifair", "method of the comparison")
-    profile: str = _option("paper", "named set of defaults", choices=("default", "paper"))
+    dataset: str = _option(
+        "planted", "name, path of a TU folder or zip, or several joined by commas, one an agent"
+    )
+    method: str = _option("motifair", "one of those that `motifair methods` lists")
+    profile: str = _option(
+        "paper",
+        "set of defaults: `default` is what we recommend, `paper` reads the paper literally",
+        choices=("default", "paper"),
+    )
     splits: int = _option(1, "data splits; split k uses seed + k", least=1)
     seed: int = _option(0, "seed of the first split", least=0, below=2**31)
     fixed_split: bool = _option(False, "keep the partition of the first split, vary training only")
     rounds: int = _option(200, "communication rounds [T]", least=1)
     eval_every: int = _option(10, "rounds between evaluations (the last is always one)", least=1)
-    contribution: bool = _option(False, "measure what each agent contributes at evaluations")
+    contribution: bool = _option(
+        False, "measure at evaluations what each agent contributes to the server's model"
+    )
     # Who holds what
     agents: int = _option(10, "agents [N]", least=2)
     partition: str = _option(
         "chunks",
-        "how graphs are shared out",
+        "how graphs are shared out: `chunks` by blocks in the order of the file, `iid` equally at "
+        "random, `dirichlet` with unequal classes, `sizes` with unequal sizes, `domains` each "
+        "agent its own dataset",
         choices=("chunks", "iid", "dirichlet", "sizes", "domains"),
     )
-    skew: float = _option(0.5, "Dirichlet concentration of partitions dirichlet, sizes", above=0)
-    test_fraction: float = _option(0.1, "held out in each agent", above=0, below=1)
-    perturbation: str = _option("none", "quality tiers of the paper", choices=("none", "tiers"))
+    skew: float = _option(
+        0.5,
+        "Dirichlet concentration of the partitions dirichlet and sizes; less is more unequal",
+        above=0,
+    )
+    test_fraction: float = _option(0.1, "share of its graphs each agent tests on", above=0, below=1)
+    perturbation: str = _option(
+        "none",
+        "damage to training graphs: `tiers` rewires 0.7–1 of the edges of 3/10 of the agents, "
+        "0.3–0.7 of another 3/10 and less of the rest",
+        choices=("none", "tiers"),
+    )
     features: str = _option(
         "auto",
-        "node inputs; auto: labels, else attributes, else degrees",
+        "what a node shows the model: its `label`, `attributes` or `degree`; `auto` takes labels, "
+        "else attributes, else degrees",
         choices=("auto", "label", "degree", "attributes"),
     )
     # Model and local training
     local_epochs: int = _option(1, "local epochs a round [E]", least=1)
     batch_size: int = _option(128, "graphs in a gradient step", least=1)
-    learning_rate: float = _option(0.001, "of Adam", above=0)
-    weight_decay: float = _option(0.0005, "of Adam", least=0)
+    learning_rate: float = _option(0.001, "learning rate of Adam", above=0)
+    weight_decay: float = _option(0.0005, "weight decay of Adam", least=0)
     hidden: int = _option(64, "hidden units", least=8)
     layers: int = _option(3, "graph convolutions", least=1)
     dropout: float = _option(0.5, "dropout rate", least=0, most=0.95)
-    share: str = _option("all", "exchanged parameters", choices=("all", "conv"))
+    share: str = _option(
+        "all",
+        "exchanged parameters: `all`, or `conv`, the convolutions alone",
+        choices=("all", "conv"),
+    )
     # Motifs
-    rings: str = _option("basis", "which cycles are motifs", choices=("basis", "chordless"))
+    rings: str = _option(
+        "basis",
+        "which cycles are motifs: a minimum cycle `basis`, or all `chordless` cycles up to "
+        "max_ring",
+        choices=("basis", "chordless"),
+    )
     max_ring: int = _option(0, "longest ring; 0 is no cap, for basis only", least=0, most=8)
     chance: bool = _option(False, "keep only motifs that random wiring would not bring as often")
     vocabulary_fraction: float = _option(0.9, "motifs kept by TF-IDF [β_s]", above=0, most=1)
-    tfidf: str = _option("paper", "bracket of E14", choices=("paper", "smooth"))
+    tfidf: str = _option(
+        "paper",
+        "bracket of E14: `paper` is tf·log(·) + 1, `smooth` tf·(log(·) + 1)",
+        choices=("paper", "smooth"),
+    )
     # Value
-    alignment_of: str = _option("update", "vector that is aligned", choices=("update", "gradient"))
+    alignment_of: str = _option(
+        "update",
+        "vector of an agent that is aligned: its `update`, or its mean raw `gradient`",
+        choices=("update", "gradient"),
+    )
     alignment_against: str = _option(
         "all",
-        "reference of the alignment; peers vote, all alike or by value",
+        "reference of φ: `all` is the sum of all updates, `others` leaves the agent out, `shapley` "
+        "is exact; with `peers` the others' gradients vote alike, with `peers-by-value` by value",
         choices=("all", "others", "shapley", "peers", "peers-by-value"),
     )
-    alignment_rate: float = _option(1.0, "weight of a round in the alignment", above=0, most=1)
+    alignment_rate: float = _option(
+        1.0, "weight of a round in the running mean of φ; 1 is this round alone", above=0, most=1
+    )
     corroboration: int = _option(1, "agents that must hold a motif for it to count", least=1)
     evidence: str = _option(
         "sum",
-        "what a round says: φ + α2·d, or with d in units of φ, for agents that help",
+        "evidence of a round: `sum` is φ + α2·d; `judged` scales d by the typical φ and drops it "
+        "for agents with φ ≤ 0",
         choices=("sum", "judged"),
     )
     value_guard: bool = _option(
         False, "raise the evidence of all agents until Σx ≥ ½Σ|x|, which bounds the values of E9"
     )
-    value_update: str = _option("additive", "rule of E9", choices=("additive", "ema"))
-    value_rate: float = _option(0.05, "[α1]", above=0, most=1)
-    diversity_weight: float = _option(1.0, "[α2]", least=0)
+    value_update: str = _option(
+        "additive",
+        "rule of E9: `additive` is r + α1·x, `ema` is (1 − α1)·r + α1·x, both over their total",
+        choices=("additive", "ema"),
+    )
+    value_rate: float = _option(0.05, "weight of a round in the values [α1]", above=0, most=1)
+    diversity_weight: float = _option(1.0, "weight of diversity in the evidence [α2]", least=0)
     aggregation: str = _option(
         "value",
-        "weights of the sum; trusted: by size, without agents whose value is not positive",
+        "weights of the updates in the sum: by `value`, by `size`, or `trusted`, which is by size "
+        "without agents whose value is not positive",
         choices=("value", "size", "trusted"),
     )
     # Reward
     aggregate_length: str = _option(
         "mean",
-        "of the aggregate: as E12 has it, or that of a typical update",
+        "length of the aggregate: `mean` as E12 has it, `typical` stretched towards that of the "
+        "updates in it",
         choices=("mean", "typical"),
     )
     beta: float = _option(1.0, "fairness temperature [β], may be inf", above=0)
-    mask_scope: str = _option("global", "what a mask ranks", choices=("global", "layer"))
+    mask_scope: str = _option(
+        "global",
+        "components that a mask ranks: of the whole update (`global`), or tensor by tensor "
+        "(`layer`)",
+        choices=("global", "layer"),
+    )
     retention: float = _option(0.0, "share of its own step an agent keeps [κ]", least=0, most=1)
     reward_step: float = _option(1.0, "step along the reward [s]", above=0)
     own_weight: float = _option(
         0.0, "share of a model trained alone in what an agent predicts [η]", least=0, below=1
     )
     # Prototypes
-    prototype_distance: str = _option("l2", "distance in E13", choices=("l2", "unit"))
-    prototype_reduce: str = _option("sum", "over motifs", choices=("sum", "mean"))
-    prototype_weight: float = _option(0.1, "[λ]", least=0)
+    prototype_distance: str = _option(
+        "l2",
+        "distance in E13: `l2` between prototypes as they are, `unit` between their directions",
+        choices=("l2", "unit"),
+    )
+    prototype_reduce: str = _option(
+        "sum", "distances of E13 over motifs: their `sum` or `mean`", choices=("sum", "mean")
+    )
+    prototype_weight: float = _option(0.1, "weight of the prototypes in E13 [λ]", least=0)
     # Payoff
     budget: float = _option(1.0, "paid out in each round [B]", least=0)
     payoff: str = _option(
         "paper",
-        "payoff rule",
+        "payoff rule: `paper` is E4 and E5; for comparison `equal` shares, or by data size "
+        "log(1 + graphs): what an agent adds to all (`union`), has alone (`individual`), or its "
+        "`shapley` value",
         choices=("paper", "equal", "union", "individual", "shapley"),
     )
 
@@ -203,6 +264,12 @@ PROFILES: Mapping[str, Mapping[str, Any]] = {
 }
 
 OPTIONS = {option.name: option for option in fields(Config)}
+LIMITS: Mapping[str, tuple[str, Callable[[float, float], bool]]] = {
+    "above": ("greater than", operator.gt),
+    "least": ("at least", operator.ge),
+    "most": ("at most", operator.le),
+    "below": ("less than", operator.lt),
+}
 # Options of earlier versions: the value that is now the only one, and why there is no other.
 REMOVED = {
     "report": (
@@ -285,6 +352,15 @@ def _parsed(name: str, value: Any) -> Any:
         raise MotifairError(f"{name} takes {wanted}, not '{value}'.") from None
 
 
+def range_in_words(rule: Mapping[str, Any]) -> str:
+    """Say which numbers an option takes, from its metadata.
+
+    >>> range_in_words(OPTIONS["dropout"].metadata)
+    'at least 0 and at most 0.95'
+    """
+    return " and ".join(f"{w} {rule[k]:g}" for k, (w, _) in LIMITS.items() if rule[k] is not None)
+
+
 def _check_range(name: str, value: Any, rule: Mapping[str, Any]) -> None:
     """Refuse a value outside its choices or limits, and NaN."""
     choices = rule["choices"]
@@ -292,14 +368,8 @@ def _check_range(name: str, value: Any, rule: Mapping[str, Any]) -> None:
         raise MotifairError(f"{name} takes {' or '.join(choices)}, not '{value}'.")
     if isinstance(value, str):
         return
-    checks: dict[str, tuple[str, Callable[[float], bool]]] = {
-        "above": ("greater than", lambda limit: value > limit),
-        "least": ("at least", lambda limit: value >= limit),
-        "most": ("at most", lambda limit: value <= limit),
-        "below": ("less than", lambda limit: value < limit),
-    }
-    wanted = [f"{words} {rule[k]:g}" for k, (words, _) in checks.items() if rule[k] is not None]
-    if not all(holds(rule[k]) for k, (_, holds) in checks.items() if rule[k] is not None):
-        raise MotifairError(f"{name} must be {' and '.join(wanted)}, not {value}.")
+    limits = {k: rule[k] for k in LIMITS if rule[k] is not None}
+    if not all(LIMITS[k][1](value, limit) for k, limit in limits.items()):
+        raise MotifairError(f"{name} must be {range_in_words(rule)}, not {value}.")
     if value == math.inf and name != "beta":
         raise MotifairError(f"{name} must be a finite number.")
