@@ -16,6 +16,7 @@ MODULES = {
     "tensorboard": ("tensorboard",),
     "mlflow": ("mlflow",),
     "privacy": ("opacus",),
+    "studies": ("sklearn",),
 }
 
 

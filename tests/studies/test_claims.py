@@ -20,7 +20,16 @@ from motifair.graphs.graph_set import GraphSet
 from motifair.motifs.extract import extract_motifs
 from motifair.studies import claims
 from motifair.studies.intervals import verdict
-from motifair.studies.prototype_attack import CLASS, SIZE, attack, embeddings, own_motifs, ridge
+from motifair.studies.prototype_attack import (
+    CLASS,
+    PENALTIES,
+    SIZE,
+    attack,
+    best_penalty,
+    embeddings,
+    own_motifs,
+    ridge,
+)
 from motifair.studies.study import CONFIRMATION, Settings
 
 FOLDER = "planted-seed20000-2x4-claims"
@@ -172,11 +181,28 @@ def test_sizes_can_be_read_off_prototypes(members: Members) -> None:
 def test_what_does_not_help_is_not_used() -> None:
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(60, 50)), rng.normal(size=60)
-    told = ridge(x, y)
-    assert abs(told(x[0]) - y.mean()) < 0.5 * abs(y[0] - y.mean())
+    guess = ridge(x, y)
+    assert abs(guess(x)[0] - y.mean()) < 0.5 * abs(y[0] - y.mean())
     constant = np.hstack([x, np.ones((60, 1))])
-    assert np.isfinite(ridge(constant, x[:, 0])(constant[3]))
-    assert ridge(constant, x[:, 0])(constant[3]) == pytest.approx(x[3, 0], abs=0.05)
+    np.testing.assert_allclose(ridge(constant, x[:, 0])(constant), x[:, 0], atol=0.05)
+
+
+def test_the_penalty_is_that_of_generalised_cross_validation() -> None:
+    """Against the definition, with the hat matrix written out."""
+    rng = np.random.default_rng(1)
+    x, noise = rng.normal(size=(40, 12)), rng.normal(size=40)
+    scaled = (x - x.mean(axis=0)) / x.std(axis=0)
+    chosen = []
+    for strength in (0.01, 3.0, 30.0):
+        y = x[:, 0] + strength * noise
+        scores = []
+        for penalty in PENALTIES:
+            inner = np.linalg.inv(scaled.T @ scaled + penalty * np.eye(12))
+            hat = scaled @ inner @ scaled.T + 1 / 40
+            scores.append(((y - hat @ y) ** 2).mean() / (1 - np.trace(hat) / 40) ** 2)
+        assert best_penalty(x, y) == PENALTIES[np.argmin(scores)]
+        chosen.append(best_penalty(x, y))
+    assert len(set(chosen)) > 1
 
 
 def test_verdicts_need_the_whole_interval() -> None:

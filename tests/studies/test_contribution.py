@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -161,7 +160,6 @@ def naive(
 
 
 def test_without_scikit_learn_a_sentence_names_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sklearn", None)
-    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    with pytest.raises(MotifairError, match="pip install scikit-learn"):
+    monkeypatch.setattr("motifair.extras.find_spec", lambda name: None)
+    with pytest.raises(MotifairError, match=r"needs sklearn; run pip .*'motifair\[studies\]'"):
         digits()

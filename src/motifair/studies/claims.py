@@ -14,6 +14,7 @@ from motifair.evaluation.fairness import rank_fairness
 from motifair.experiments.compare import Comparison
 from motifair.experiments.plan import Plan, split_data
 from motifair.experiments.result import SplitResult
+from motifair.extras import require
 from motifair.federation.members import prepare
 from motifair.federation.state import load_state
 from motifair.mechanism.diversity import diversity
@@ -38,6 +39,7 @@ PRIVATE = "prototypes reveal little"
 
 def run(settings: Settings) -> Finding:
     """Run the study."""
+    require("studies", "The study of claims")
     tables = [explore(settings, dataset) for dataset in settings.datasets or ON]
     return Finding(
         "The paper's claims", {"claims": pd.concat(tables, ignore_index=True)}, {}, NOTES

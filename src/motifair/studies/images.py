@@ -6,7 +6,6 @@ is no part of this project. All federations are trained side by side, as rows of
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from motifair.errors import MotifairError
+from motifair.extras import require
 
 AGENTS, HIDDEN, BATCH, TEST = 5, 64, 128, 0.1
 RATE, DECAY = 1e-3, 5e-4
@@ -24,14 +23,12 @@ Weights = list[Tensor]  # a matrix and a bias of each of two layers, all with a 
 
 def digits() -> tuple[Tensor, Tensor]:
     """Return pixels between 0 and 1, `(n, 64)`, and which digit it is, `(n,)`."""
-    try:
-        found = importlib.import_module("sklearn.datasets").load_digits()
-    except ImportError as error:
-        raise MotifairError(
-            "The contrast on images needs scikit-learn; install it with: pip install scikit-learn"
-        ) from error
-    pixels = torch.tensor(found.data, dtype=torch.float32) / 16
-    return pixels, torch.tensor(found.target)
+    require("studies", "The contrast on images")
+    from sklearn.datasets import load_digits
+
+    loaded = load_digits()
+    pixels = torch.tensor(loaded.data, dtype=torch.float32) / 16
+    return pixels, torch.tensor(loaded.target)
 
 
 def image_contributions(

@@ -10,6 +10,7 @@ with that motif have, or where these are few, what all of its graphs have.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,9 +60,9 @@ def attack(config: Config, members: Members, weights: Tensor) -> dict[str, Guess
     assert index is not None
     own = secrets_of(members.global_test)
     maps = [ridge(x.double().cpu().numpy(), own[SIZE]) for x in seen]
-    vectors = prototypes.double().cpu().numpy()
+    parts = np.split(prototypes.double().cpu().numpy(), np.cumsum(index.sizes.tolist())[:-1])
     guesses = {
-        SIZE: np.array([maps[a](c) for a, c in zip(index.agent, vectors, strict=True)]),
+        SIZE: np.concatenate([size(part) for size, part in zip(maps, parts, strict=True)]),
         CLASS: _classified(members, weights, prototypes),
     }
     known = own_motifs(config, members)
@@ -131,36 +132,33 @@ def means(contains: sparse.csr_array, values: np.ndarray, *, prior: float = 0) -
     return found
 
 
-@dataclass(frozen=True)
-class Linear:
-    """A linear map with an intercept, which never leaves the range of what it was fitted to."""
-
-    centre: np.ndarray
-    slope: np.ndarray
-    mean: float
-    within: tuple[float, float]
-
-    def __call__(self, x: np.ndarray) -> float:
-        """Apply it to one row."""
-        return float(np.clip(self.mean + (x - self.centre) @ self.slope, *self.within))
-
-
-def ridge(x: np.ndarray, y: np.ndarray) -> Linear:
-    """Fit a linear map, with the penalty that generalised cross-validation picks.
+def ridge(x: np.ndarray, y: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """Fit a ridge regression on standardised columns; predictions stay within the range of `y`.
 
     >>> x = np.arange(20.0)[:, None]
-    >>> round(ridge(x, 3 * x[:, 0] + 2)(np.array([5.0])), 1)
-    17.0
+    >>> ridge(x, 3 * x[:, 0] + 2)(np.array([[5.0]])).round(1).tolist()
+    [17.0]
     """
-    deviation, mean = x.std(axis=0), float(y.mean())
-    scale = np.where(deviation > 1e-9, deviation, np.inf)  # what does not vary tells nothing
-    u, s, vt = np.linalg.svd((x - x.mean(axis=0)) / scale, full_matrices=False)
-    along = u.T @ (y - mean)
-    best, slope = np.inf, np.zeros(x.shape[1])
-    for penalty in PENALTIES:
-        shrunk = s**2 / (s**2 + penalty)
-        error = ((y - mean - u @ (shrunk * along)) ** 2).mean()
-        score = error / (1 - (shrunk.sum() + 1) / len(y)) ** 2
-        if score < best:
-            best, slope = score, vt.T @ (s / (s**2 + penalty) * along) / scale
-    return Linear(x.mean(axis=0), slope, mean, (float(y.min()), float(y.max())))
+    from sklearn.linear_model import Ridge
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    fitted = make_pipeline(StandardScaler(), Ridge(best_penalty(x, y), solver="svd")).fit(x, y)
+    return lambda rows: np.asarray(np.clip(fitted.predict(rows), y.min(), y.max()))
+
+
+def best_penalty(x: np.ndarray, y: np.ndarray) -> float:
+    """Return the penalty that generalised cross-validation picks.
+
+    scikit-learn's `RidgeCV` minimises leave-one-out errors instead, which a few very large graphs
+    dominate: on a split of IMDB-BINARY that attack gained .32 where this one gains .89.
+    """
+    from sklearn.linear_model import Ridge
+    from sklearn.preprocessing import StandardScaler
+
+    x = StandardScaler().fit_transform(x)
+    targets = np.repeat(y[:, None], len(PENALTIES), axis=1)
+    errors = ((targets - Ridge(PENALTIES, solver="svd").fit(x, targets).predict(x)) ** 2).mean(0)
+    squares = np.linalg.svd(x, compute_uv=False)[:, None] ** 2
+    freedom = 1 + (squares / (squares + PENALTIES)).sum(axis=0)
+    return float(PENALTIES[np.argmin(errors / (1 - freedom / len(y)) ** 2)])
