@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from motifair.errors import MotifairError, nearest
 
 if TYPE_CHECKING:
-    from motifair.report.loggers import Logger
+    from motifair.report.tracking.logger import Logger
 
 KINDS = ("tensorboard", "mlflow")
 
@@ -25,7 +25,7 @@ def make_loggers(
     for name in names:
         if name not in KINDS:
             raise MotifairError(f"There is no logger '{name}'. {nearest(name, KINDS)}")
-    from motifair.report.loggers import remembered
+    from motifair.report.tracking.logger import remembered
 
     found = [_make(name, out, tell, run_name) for name in dict.fromkeys(names)]
     for name in remembered(out):
@@ -39,10 +39,10 @@ def make_loggers(
 
 def _make(name: str, out: Path, tell: Callable[[str], None], run_name: str | None) -> Logger:
     if name == "tensorboard":
-        from motifair.report.tensorboard import TensorBoardLogger
+        from motifair.report.tracking.tensorboard import TensorBoardLogger
 
         return TensorBoardLogger(out / "tensorboard", tell=tell)
-    from motifair.report.mlflow import MLflowLogger
+    from motifair.report.tracking.mlflow import MLflowLogger
 
     place = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{(out / 'mlflow.db').absolute()}"
     return MLflowLogger(place, run_name=run_name, tell=tell)

@@ -43,7 +43,7 @@ def run(
     a list; `method` may be a name or a subclass of `Method`. With `out` the run is written to that
     folder as it goes, and calling again goes on. `memory` is how many GiB of a GPU splits may fill
     that go side by side. `callbacks` hear of the method's own rounds, such as the loggers of
-    `motifair.report.loggers`.
+    `motifair.report.tracking`.
     """
     where: dict[str, Any] = {
         "data_dir": data_dir,

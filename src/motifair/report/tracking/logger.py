@@ -1,8 +1,7 @@
-"""What a logger of any kind does: say what is new of each round, go on after an interruption.
+"""Base class of the loggers: which numbers of a round are logged, and how a resumed run continues.
 
-Everything that is logged follows from a run's history. So a logger asks its store how far it is
-and hands over what is missing, whether a run is fresh, goes on after a kill, or was finished long
-ago; no round is logged twice.
+Everything that is logged follows from a run's history. So a logger opens its store, learns how many
+rounds are there, and adds the others, whether a run is new, resumed, or was finished long ago.
 """
 
 from __future__ import annotations
@@ -27,22 +26,22 @@ from motifair.federation.history import History
 from motifair.federation.state import FederationState
 from motifair.files import read_json, write_json
 
-MEMORY = "loggers.json"  # in the out folder of a run: where each logger writes
-FINAL = "final/"  # begins the names of the metrics that are known in the end
+MEMORY = "loggers.json"  # in the out folder of a run: where each logger wrote
+FINAL = "final/"  # prefix of the metrics of a finished split
 
 Numbers = dict[str, float]
 
 
 def warn(sentence: str) -> None:
-    """Say something where nobody gave another way to."""
+    """Issue a warning; the default way to report a failure."""
     warnings.warn(sentence, RuntimeWarning, stacklevel=2)
 
 
 class Logger(Callback):
-    """A callback that logs rounds to a store, in a run of its own for each split.
+    """A callback that logs rounds to a store, with a run of its own for each split.
 
-    It takes 5 % of the time at most. Where it fails it says so once, and the training goes on;
-    what is missing is logged when the store can be reached again.
+    It takes about 5 % of the time at most. A failure is reported once and training continues; what
+    is missing is logged when the store can be reached again.
     """
 
     kind: ClassVar[str]
@@ -51,15 +50,15 @@ class Logger(Callback):
     def __init__(self, tell: Callable[[str], None] = warn) -> None:
         require(self.kind, f"Logging to {self.title}")
         self.tell, self.pace = tell, Pace()
-        self.told: list[str] = []  # shared by the loggers of all splits, as the pace is
+        self.failures: list[str] = []  # shared by the loggers of all splits, as the pace is
         self.config: Config | None = None
         self.number = 0
         self.out: Path | None = None
-        self.logged: int | None = None  # rounds in the store; unknown until it was opened
+        self.logged: int | None = None  # rounds in the store; None until it is open
 
     @abstractmethod
     def begin(self) -> int:
-        """Open the store, make the run there or find it; return how many rounds it has."""
+        """Open the store, find the run there or make it; return how many rounds it has."""
 
     @abstractmethod
     def write(self, rounds: Mapping[int, Numbers]) -> None:
@@ -67,7 +66,7 @@ class Logger(Callback):
 
     @abstractmethod
     def finish(self, rounds: int, metrics: Numbers) -> None:
-        """Add the metrics of the finished split, unless they are there."""
+        """Add the metrics of the finished split, unless it has them."""
 
     def stop(self) -> None:
         """Mark the run as interrupted."""
@@ -77,11 +76,11 @@ class Logger(Callback):
         own = copy.copy(self)
         own.config, own.number, own.out = config, number, out
         with own._guarded():
-            own.remember(own.recall())  # a run that is killed before its first round goes on so
+            own.remember(own.recall())  # for a run that is killed before its first round
         return own
 
     def on_round(self, state: FederationState, history: History) -> None:
-        """Log what is new, if it is time."""
+        """Log what is new, where `Pace` allows it."""
         if self.pace.due(state.round):
             started = time.monotonic()
             with self._guarded():
@@ -115,7 +114,7 @@ class Logger(Callback):
         return place
 
     def remember(self, place: str | None) -> None:
-        """Keep where this split is logged, if known, for a process that goes on with the run."""
+        """Save where this split is logged, if known, for a process that resumes the run."""
         if self.out is None:
             return
         path = self.out / MEMORY
@@ -124,7 +123,7 @@ class Logger(Callback):
         write_json(path, known)
 
     def settings(self) -> dict[str, Any]:
-        """Return every option of the run, and which split this is."""
+        """Return every option of the run, and the number of the split."""
         if self.config is None:
             return {}
         return {**self.config.to_json(), "split": self.number}
@@ -139,14 +138,14 @@ class Logger(Callback):
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        """Say once what fails: a training must not end because a logger cannot log."""
+        """Report the first failure; training must not end because a logger cannot log."""
         try:
             yield
         except Exception as error:
-            self.logged = None  # nobody knows how far it came: ask the store next time
-            if not self.told:
+            self.logged = None  # unknown: open the store again next time
+            if not self.failures:
                 reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-                self.told.append(reason)
+                self.failures.append(reason)
                 self.tell(
                     f"Logging to {self.title} failed ({reason}); the training goes on, and what "
                     "is missing is logged once it works, or when the same run is given again."
@@ -156,8 +155,8 @@ class Logger(Callback):
 def numbers(history: History, round: int) -> Numbers:
     """Return what is logged of a round (counted from 1); what was not measured is left out.
 
-    The share of the aggregate an agent kept is measured by the most that anybody received so far:
-    the best agent receives all of it.
+    `kept_share` is relative to the most that any agent received so far: the best agent receives the
+    whole aggregate.
     """
     columns, r = history.columns, round - 1
     whole = columns["kept"][:round].max()
@@ -167,19 +166,19 @@ def numbers(history: History, round: int) -> Numbers:
         "compensation": columns["compensation"][r],
         "kept_share": columns["kept"][r] / (whole if whole > 0 else np.nan),
     }
-    found = {
+    logged = {
         "loss": float(columns["loss"][r].mean()),
         "accuracy": float(columns["accuracy"][r].mean()),
         "global_accuracy": float(history.global_accuracy[r]),
     }
     for column, values in each.items():
         for label, value in zip(labels(history.names), values, strict=True):
-            found[f"{column}/{label}"] = float(value)
-    return _finite(found)
+            logged[f"{column}/{label}"] = float(value)
+    return _finite(logged)
 
 
 def labels(names: Sequence[str]) -> list[str]:
-    """Return the agents' names as every store takes them, still distinct.
+    """Return the agents' names in characters that every store allows, still distinct.
 
     >>> labels(["bank-a", "bank/b", "bank?b"])
     ['bank-a', 'bank_b-1', 'bank_b-2']
@@ -193,5 +192,5 @@ def remembered(out: Path) -> list[str]:
     return list(read_json(out / MEMORY)) if (out / MEMORY).exists() else []
 
 
-def _finite(found: Numbers) -> Numbers:
-    return {name: value for name, value in found.items() if math.isfinite(value)}
+def _finite(numbers: Numbers) -> Numbers:
+    return {name: value for name, value in numbers.items() if math.isfinite(value)}

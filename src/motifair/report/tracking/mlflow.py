@@ -1,10 +1,11 @@
-"""A run in MLflow: one MLflow run for each split."""
+"""Log a run to MLflow: one MLflow run for each split."""
 
 from __future__ import annotations
 
 import logging
 import os
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,18 +13,17 @@ from typing import Any
 
 from motifair.errors import MotifairError
 from motifair.files import write_atomic
-from motifair.report.loggers import MEMORY, Logger, Numbers, warn
+from motifair.report.tracking.logger import MEMORY, Logger, Numbers, warn
 
-MOST_METRICS, MOST_PARAMS = 1000, 100  # that MLflow takes in one batch
 PATIENCE = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
-ROUND = "round"  # the last number of each round: where it is, the round is whole
+ROUND = "round"  # the last number of each round: a round that has it was logged completely
 
 
 class MLflowLogger(Logger):
-    """Logs to a tracking server or database: rounds as metrics, options as params.
+    """Log to a tracking server or database: rounds as metrics, options as params.
 
-    Without `tracking_uri` it is the one that `MLFLOW_TRACKING_URI` names. The MLflow runs are
-    called `run_name` (by default method and dataset) and the number of the split.
+    Without `tracking_uri`, to the one that `MLFLOW_TRACKING_URI` names. MLflow runs are named by
+    `run_name` (by default method and dataset) and the number of the split.
     """
 
     kind, title = "mlflow", "MLflow"
@@ -37,19 +37,21 @@ class MLflowLogger(Logger):
         tell: Callable[[str], None] = warn,
     ) -> None:
         super().__init__(tell)
-        # MLflow reports its use to its makers; ours is nobody's business unless the user says so.
+        # MLflow sends usage data to its developers; only a user can agree to that.
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         self.uri, self.experiment, self.run_name = tracking_uri, experiment, run_name
         self.client: Any = None
         self.run: str | None = None
         self.unsure = True
-        if not (tracking_uri or "").startswith("sqlite:"):  # whose file lies in a folder to come
+        if not (tracking_uri or "").startswith(
+            "sqlite:"
+        ):  # the folder of its file may not exist yet
             self._connect()
 
     def begin(self) -> int:
-        """Find or make the MLflow run, and ask how far it is."""
+        """Find or make the MLflow run; return the last round that it has."""
         self._connect()
-        with _manners():
+        with _settings():
             if self.run is None:
                 self.run = self._find() or self._make()
             if self._status() != "FINISHED":
@@ -60,37 +62,41 @@ class MLflowLogger(Logger):
         return max(steps, default=0)
 
     def write(self, rounds: Mapping[int, Numbers]) -> None:
-        """Add rounds in as few batches as MLflow allows."""
-        with _manners():
-            for batch in _batches(rounds):
-                # Of a round too large for one batch, a part may be there.
-                if not (self.unsure and self._there(batch[0])):
-                    self.client.log_batch(self.run, metrics=batch)
+        """Add rounds in one call, which MLflow splits into batches of a thousand numbers."""
+        metrics = [
+            metric
+            for step, numbers in rounds.items()
+            for metric in _metrics(step, {**numbers, ROUND: step})
+        ]
+        with _settings():
+            # A call that failed between two batches has logged the first of these numbers.
+            logged = bisect_left(metrics, True, key=self._is_missing) if self.unsure else 0
+            self.client.log_batch(self.run, metrics=metrics[logged:])
         self.unsure = False
 
     def finish(self, rounds: int, metrics: Numbers) -> None:
-        """Add the metrics, unless they are there, and mark the run as finished."""
-        with _manners():
+        """Add the metrics that are missing, and mark the run as finished."""
+        with _settings():
             if self._status() == "FINISHED":
                 return
-            there = self.client.get_run(self.run).data.metrics
-            missing = {name: value for name, value in metrics.items() if name not in there}
+            logged = self.client.get_run(self.run).data.metrics
+            missing = {name: value for name, value in metrics.items() if name not in logged}
             self.client.log_batch(self.run, metrics=_metrics(rounds, missing))
             self.client.set_terminated(self.run, "FINISHED")
 
     def stop(self) -> None:
         """Mark the run as interrupted."""
-        with _manners():
+        with _settings():
             self.client.set_terminated(self.run, "KILLED")
 
     def _connect(self) -> None:
         if self.client is not None:
             return
+        from mlflow import MlflowClient
         from mlflow.exceptions import MlflowException
-        from mlflow.tracking import MlflowClient
 
         try:
-            with _manners():
+            with _settings():
                 _make_database(self.uri or "")
                 self.client = MlflowClient(self.uri)
         except MlflowException as error:
@@ -122,8 +128,8 @@ class MLflowLogger(Logger):
         if self.config is not None:
             name = name or f"{self.config.method} on {self.config.dataset}"
             name = f"{name}, split {self.number}"
-        found = self.client.get_experiment_by_name(self.experiment)
-        number = found.experiment_id if found else self.client.create_experiment(self.experiment)
+        known = self.client.get_experiment_by_name(self.experiment)
+        number = known.experiment_id if known else self.client.create_experiment(self.experiment)
         run: str = self.client.create_run(number, run_name=name).info.run_id
         self.remember(run)
         return run
@@ -132,25 +138,24 @@ class MLflowLogger(Logger):
         from mlflow.entities import Param
 
         params = [Param(name, str(value)) for name, value in self.settings().items()]
-        for first in range(0, len(params), MOST_PARAMS):
-            self.client.log_batch(self.run, params=params[first : first + MOST_PARAMS])
+        self.client.log_batch(self.run, params=params)
 
     def _status(self) -> str:
         status: str = self.client.get_run(self.run).info.status
         return status
 
-    def _there(self, metric: Any) -> bool:
+    def _is_missing(self, metric: Any) -> bool:
         history = self.client.get_metric_history(self.run, metric.key)
-        return any(m.step == metric.step for m in history)
+        return all(m.step != metric.step for m in history)
 
 
 def _make_database(uri: str) -> None:
-    """Make a new SQLite database whole or not at all.
+    """Make a new SQLite database atomically.
 
-    MLflow takes seconds to make its tables, in small steps: a kill in between would leave a file
-    that no MLflow can ever open.
+    MLflow takes seconds to make its tables, in small steps; a kill in between would leave a file
+    that MLflow cannot open.
     """
-    from mlflow.tracking import MlflowClient
+    from mlflow import MlflowClient
 
     def make(temporary: Path) -> None:
         MlflowClient(f"sqlite:///{temporary}")
@@ -160,34 +165,18 @@ def _make_database(uri: str) -> None:
         write_atomic(path, make)
 
 
-def _metrics(step: int, found: Numbers) -> list[Any]:
+def _metrics(step: int, numbers: Numbers) -> list[Any]:
     from mlflow.entities import Metric
 
     now = int(time.time() * 1000)
-    return [Metric(name, value, now, step) for name, value in found.items()]
-
-
-def _batches(rounds: Mapping[int, Numbers]) -> Iterator[list[Any]]:
-    """Put whole rounds together as long as they fit; a round that fits nowhere is cut."""
-    batch: list[Any] = []
-    for step, found in rounds.items():
-        metrics = _metrics(step, {**found, ROUND: step})
-        if batch and len(batch) + len(metrics) > MOST_METRICS:
-            yield batch
-            batch = []
-        batch += metrics
-        while len(batch) > MOST_METRICS:
-            yield batch[:MOST_METRICS]
-            batch = batch[MOST_METRICS:]
-    if batch:
-        yield batch
+    return [Metric(name, value, now, step) for name, value in numbers.items()]
 
 
 @contextmanager
-def _manners() -> Iterator[None]:
-    """Leave out what MLflow tells of the tables it makes, and give a server up after seconds.
+def _settings() -> Iterator[None]:
+    """Set MLflow's log level to warnings, and let it give up a server after seconds.
 
-    By default MLflow tries for many minutes, in which a training would stand still.
+    By default it logs every table that it makes, and retries for minutes while training waits.
     """
     loggers = [logging.getLogger(name) for name in ("mlflow", "alembic")]
     levels = [logger.level for logger in loggers]

@@ -1,0 +1,1 @@
+"""Experiment tracking: callbacks that log a run to TensorBoard or MLflow."""
