@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from motifair.consortium.store.ledger import open_ledger
 from motifair.mechanism.settlement import PICO
 from motifair.statements.accounts import Accounts
-from motifair.statements.entry import Entry, Line, Terms
+from motifair.statements.entry import AgreedTerms, Entry, Line
 from motifair.statements.verification import signed_message
 
 RUN = "bank-run"
@@ -39,7 +39,7 @@ def sign(run: str, round_: int, name: str, upload: str) -> str:
     return private_key(name).sign(message, PKCS1v15(), SHA256()).hex()
 
 
-def terms(names: Sequence[str] = NAMES, signed: bool = True, **changes: object) -> Terms:
+def terms(names: Sequence[str] = NAMES, signed: bool = True, **changes: object) -> AgreedTerms:
     wanted: dict[str, object] = {
         "members": {name: public_key(name) if signed else "" for name in names},
         "budget": 10_000,
@@ -52,7 +52,7 @@ def terms(names: Sequence[str] = NAMES, signed: bool = True, **changes: object) 
         "method": "motifair",
         "config": {"beta": 0.5, "diversity_weight": 1.0},
     }
-    return Terms(**(wanted | changes))  # type: ignore[arg-type]
+    return AgreedTerms(**(wanted | changes))  # type: ignore[arg-type]
 
 
 def line(name: str, value: float, status: str = "present", round_: int = 0, run: str = RUN) -> Line:

@@ -20,7 +20,7 @@ from motifair.consortium.keys import new_key, signer
 from motifair.consortium.member_data import prepare_own
 from motifair.consortium.rounds import POSITION, Drive
 from motifair.consortium.store.ledger import open_ledger
-from motifair.consortium.terms import Terms, make_terms
+from motifair.consortium.terms import FederationTerms, make_terms
 from motifair.consortium.transports.inprocess import InProcess
 from motifair.consortium.wire import Download, Upload, digest, seal, unseal
 from motifair.errors import MotifairError
@@ -53,7 +53,7 @@ def schema() -> Schema:
 
 
 @cache
-def site_of(name: str, terms: Terms) -> Site:
+def site_of(name: str, terms: FederationTerms) -> Site:
     own = prepare_own(terms.config, terms.schema, name, graphs_of(name), SEEDS[name])
     sign = signer(key_of(name))
     return Site(name, terms, own, Path("nowhere"), sign=sign, seed=SEEDS[name])
@@ -81,7 +81,7 @@ def content_of(**training: Any) -> dict[str, Any]:
     }
 
 
-def terms_of(**training: Any) -> Terms:
+def terms_of(**training: Any) -> FederationTerms:
     return make_terms(content_of(**training))
 
 
@@ -135,7 +135,7 @@ class World:
     """
 
     folder: Path
-    terms: Terms = field(default_factory=terms_of)
+    terms: FederationTerms = field(default_factory=terms_of)
     meddle: Meddle = honest
     run: str = "trial-1"
     heard: list[Entry] = field(default_factory=list)

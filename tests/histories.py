@@ -12,12 +12,12 @@ import torch
 from motifair.mechanism.settlement import PICO
 from motifair.mechanism.value import EVIDENCE
 from motifair.statements.accounts import Accounts
-from motifair.statements.entry import Entry, Line, Terms
+from motifair.statements.entry import AgreedTerms, Entry, Line
 
 POOL = ("bank-a", "bank-b", "bank-c", "bank-d", "bank-e", "bank-f", "bank-g", "bank-h")
 
 
-def terms_of(random: Random, members: list[str], **changes: object) -> Terms:
+def terms_of(random: Random, members: list[str], **changes: object) -> AgreedTerms:
     cap = random.choice([0, 5, 2_000, 10**9])
     wanted: dict[str, object] = {
         "members": dict.fromkeys(members, ""),
@@ -32,7 +32,7 @@ def terms_of(random: Random, members: list[str], **changes: object) -> Terms:
         "pays": "value",
         "config": {},
     }
-    return Terms(**(wanted | changes))  # type: ignore[arg-type]
+    return AgreedTerms(**(wanted | changes))  # type: ignore[arg-type]
 
 
 def line_of(name: str, status: str, value: int, alignment: int | None, diversity: int) -> Line:

@@ -21,13 +21,13 @@ from motifair.cli.app import app
 from motifair.consortium.store.ledger import open_ledger
 from motifair.errors import MotifairError
 from motifair.statements.accounts import Accounts
-from motifair.statements.entry import Terms
+from motifair.statements.entry import AgreedTerms
 
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Path:
     path = tmp_path / "ledger.sqlite"
-    terms = Terms({"a": "", "b": ""}, 100, 2, "EUR", 0, 0, 3, 1, "motifair")
+    terms = AgreedTerms({"a": "", "b": ""}, 100, 2, "EUR", 0, 0, 3, 1, "motifair")
     with open_ledger(path, write=True) as opened:
         opened.append(Accounts("first").agree(terms))
     return path

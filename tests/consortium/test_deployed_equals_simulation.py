@@ -18,7 +18,7 @@ from motifair.consortium.coordinator import Coordinator
 from motifair.consortium.member_data import own_holdout
 from motifair.consortium.rounds import Drive
 from motifair.consortium.store.ledger import open_ledger
-from motifair.consortium.terms import Terms
+from motifair.consortium.terms import FederationTerms
 from motifair.consortium.transports import Heard
 from motifair.consortium.wire import Download, Upload, unseal
 from motifair.federation.agents import own_seed
@@ -50,7 +50,7 @@ OPTIONS: dict[str, dict[str, object]] = {
 FOLDERS = TemporaryDirectory()
 
 
-def all_terms(name: str) -> Terms:
+def all_terms(name: str) -> FederationTerms:
     return terms_of(rounds=ROUNDS, **OPTIONS[name])
 
 
@@ -62,7 +62,7 @@ def deployed(name: str) -> World:
     return world
 
 
-def by_hand(terms: Terms) -> Split:
+def by_hand(terms: FederationTerms) -> Split:
     """The members' graphs as one split, cut as every member cut its own."""
     parts = [graphs_of(name) for name in NAMES]
     first = np.cumsum([0, *(len(g) for g in parts)])

@@ -32,7 +32,7 @@ from motifair.consortium.privacy import (
     round_key,
     statement,
 )
-from motifair.consortium.terms import Terms, make_terms
+from motifair.consortium.terms import FederationTerms, make_terms
 from motifair.consortium.wire import FINISH, JOIN, TRAIN, Download, Upload
 from motifair.errors import MotifairError
 from motifair.files import finite, write_atomic
@@ -452,7 +452,7 @@ def test_what_the_statement_does_not_count_is_refused(task: str, round: int, new
 # In a federation
 
 
-def private_terms(**given: float) -> Terms:
+def private_terms(**given: float) -> FederationTerms:
     made = {**NOISY, "clip_prototype": 50.0, "noise_prototype": 0.5} | given
     return make_terms(content_of(**UPDATES) | {"privacy": made})
 

@@ -24,7 +24,7 @@ from motifair.consortium.keys import signer
 from motifair.consortium.rounds import POSITION, RESULT, server_model
 from motifair.consortium.store.lease import LedgerUnavailable
 from motifair.consortium.store.ledger import Ledger, open_ledger
-from motifair.consortium.terms import Terms
+from motifair.consortium.terms import FederationTerms
 from motifair.consortium.transports import Heard
 from motifair.consortium.transports.inprocess import InProcess
 from motifair.consortium.wire import Download, digest, unseal
@@ -40,7 +40,7 @@ NUMBERS = count()
 ROUNDS = 2
 
 
-def few(**options: Any) -> Terms:
+def few(**options: Any) -> FederationTerms:
     """Two members and two rounds: as little as there can be, with every kind of instant in it."""
     return terms_of(members=NAMES[:2], rounds=ROUNDS, **options)
 

@@ -12,10 +12,10 @@ from deployed import NAMES, content_of, key_of, terms_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from motifair.consortium.terms import SIMULATION_ONLY, Terms, make_terms, read_terms
+from motifair.consortium.terms import SIMULATION_ONLY, FederationTerms, make_terms, read_terms
 from motifair.errors import MotifairError
 from motifair.methods import METHODS
-from motifair.statements.entry import Terms as LedgerTerms
+from motifair.statements.entry import AgreedTerms
 from motifair.statements.signatures import public_text
 
 GONE = object()
@@ -192,7 +192,7 @@ def test_the_digest_changes_with_whatever_a_member_agrees_to(content: dict[str, 
 def test_infinite_beta_has_a_digest_and_goes_into_the_ledger() -> None:
     terms = terms_of(beta="inf")
     assert len(terms.digest) == 64
-    assert isinstance(LedgerTerms.from_json(for_ledger(terms).to_json()), LedgerTerms)
+    assert isinstance(AgreedTerms.from_json(for_ledger(terms).to_json()), AgreedTerms)
 
 
 # Money
@@ -230,7 +230,7 @@ def test_an_amount_is_exact_to_the_last_unit(whole: int, digits: int, part: int)
 # For the ledger, and from files
 
 
-def for_ledger(terms: Terms) -> LedgerTerms:
+def for_ledger(terms: FederationTerms) -> AgreedTerms:
     return terms.for_ledger({name: public_text(key_of(name)) for name in NAMES})
 
 
@@ -249,7 +249,7 @@ def test_the_ledger_gets_keys_money_and_how_is_paid(method: str, pays: str) -> N
     assert all("PUBLIC KEY" in key for key in found.members.values())
     assert (found.budget, found.digits, found.quorum, found.rounds) == (10_000, 2, 3, 4)
     assert (found.method, found.pays) == (method, pays)
-    assert LedgerTerms.from_json(found.to_json()) == found
+    assert AgreedTerms.from_json(found.to_json()) == found
 
 
 TOML = """

@@ -14,7 +14,7 @@ import pytest
 from motifair.errors import MotifairError
 from motifair.report.statement import as_html, as_pdf, as_text
 from motifair.statements.accounts import Accounts
-from motifair.statements.entry import Line, Terms
+from motifair.statements.entry import AgreedTerms, Line
 from motifair.statements.statement import Motif, Statement, make_statement
 
 HOSTILE = "<script>alert(1)</script>\x1b[31m[bold]"
@@ -24,7 +24,7 @@ def statement_of(rounds: int = 6, name: str = "bank-a", reason: str = "no answer
     """`name` is absent in every third round, and `bank-d` is fined."""
     books = Accounts("run-1")
     names = sorted([name, "bank-b", "bank-c", "bank-d"])
-    terms = Terms(
+    terms = AgreedTerms(
         dict.fromkeys(names, "a key"), 10_000, 2, "EUR", 2_000, 10**9, rounds, 2, "motifair"
     )
     entries = [books.agree(terms)]

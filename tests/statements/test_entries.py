@@ -11,7 +11,7 @@ from books import NAMES, make_run, terms
 from hypothesis import given
 from hypothesis import strategies as st
 
-from motifair.statements.entry import Entry, Line, Terms, canonical, clean_reason
+from motifair.statements.entry import AgreedTerms, Entry, Line, canonical, clean_reason
 
 whole = st.integers(-(2**63) + 1, 2**63 - 1)
 counts = st.integers(0, 2**63 - 1)
@@ -140,14 +140,14 @@ def test_a_signature_is_beside_what_is_hashed() -> None:
 
 def test_terms_without_an_operator_have_the_text_of_motifair_0_1() -> None:
     assert "operator" not in terms().to_json()
-    assert Terms.from_json(terms(operator="key").to_json()).operator == "key"
+    assert AgreedTerms.from_json(terms(operator="key").to_json()).operator == "key"
 
 
 def test_terms_are_read_back_and_infinities_are_named() -> None:
     some = terms(config={"beta": float("inf"), "seed": 3})
-    assert Terms.from_json(some.to_json()) == replace(some, config={"beta": "inf", "seed": 3})
+    assert AgreedTerms.from_json(some.to_json()) == replace(some, config={"beta": "inf", "seed": 3})
     more = canonical(json.loads(some.to_json()) | {"note": "may be there"})
-    assert Terms.from_json(more).budget == some.budget
+    assert AgreedTerms.from_json(more).budget == some.budget
 
 
 @given(st.text(st.characters()))

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from motifair.consortium.member_data import Own
 from motifair.consortium.privacy import NOISE_KEY, check_asked, noise_secret, reveal
-from motifair.consortium.terms import NAME, Terms
+from motifair.consortium.terms import NAME, FederationTerms
 from motifair.consortium.wire import (
     FINISH,
     JOIN,
@@ -65,7 +65,7 @@ class Site:
     def __init__(
         self,
         name: str,
-        terms: Terms,
+        terms: FederationTerms,
         own: Own,
         folder: Path,
         *,

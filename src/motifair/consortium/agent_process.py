@@ -16,7 +16,7 @@ from motifair.consortium.agent import Site
 from motifair.consortium.keys import read_key, signer
 from motifair.consortium.member_data import Own, prepare_own, schema_features
 from motifair.consortium.privacy import statement
-from motifair.consortium.terms import Terms, read_terms
+from motifair.consortium.terms import FederationTerms, read_terms
 from motifair.consortium.wire import FINISH, Download, Upload, unseal
 from motifair.errors import MotifairError
 from motifair.export.model import save_model
@@ -121,14 +121,14 @@ def _move_out(kit: Path, place: Path) -> None:
         ) from error
 
 
-def _terms(name: str, kit: Path) -> Terms:
+def _terms(name: str, kit: Path) -> FederationTerms:
     terms = read_terms(kit / "local" / "federation.toml")
     if name not in terms.members:
         raise MotifairError(f"The terms in {kit} do not name '{name}'; ask for the present ones.")
     return terms
 
 
-def _prepared(name: str, settings: dict[str, Any]) -> tuple[Terms, Own, int]:
+def _prepared(name: str, settings: dict[str, Any]) -> tuple[FederationTerms, Own, int]:
     terms = _terms(name, Path(settings["kit"]))
     seed = _secret(Path(settings["state"]))
     graphs = read_graphs(Path(settings["graphs"]))

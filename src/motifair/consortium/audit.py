@@ -7,16 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from motifair.consortium.coordinator import Coordinator, Position
-from motifair.consortium.terms import Terms
+from motifair.consortium.terms import FederationTerms
 from motifair.consortium.validation import Accepted
 from motifair.errors import MotifairError
 from motifair.statements.accounts import Accounts
-from motifair.statements.entry import Entry, Line
-from motifair.statements.entry import Terms as Agreed
+from motifair.statements.entry import AgreedTerms, Entry, Line
 from motifair.statements.verification import Finding, Verdict
 
 
-def audit(terms: Terms, folder: Path, entries: Sequence[Entry]) -> Verdict:
+def audit(terms: FederationTerms, folder: Path, entries: Sequence[Entry]) -> Verdict:
     """Follow a run from its retained uploads in `folder`, and compare it with its ledger.
 
     The first entry that comes out otherwise is named, and the member whose line it is.
@@ -36,11 +35,15 @@ def audit(terms: Terms, folder: Path, entries: Sequence[Entry]) -> Verdict:
 
 
 def _again(
-    terms: Terms, folder: Path, entry: Entry, position: Position | None, accounts: Accounts
+    terms: FederationTerms,
+    folder: Path,
+    entry: Entry,
+    position: Position | None,
+    accounts: Accounts,
 ) -> Position:
     """Make the position after an entry from the one before it."""
     if entry.kind == "terms":
-        agreed = Agreed.from_json(entry.terms)
+        agreed = AgreedTerms.from_json(entry.terms)
         now = _as_agreed(terms, agreed)
         coordinator = _coordinator(now, entry.run, agreed)
         before = {j.name for j in position.roster} if position else set()
@@ -60,14 +63,14 @@ def _again(
     return coordinator.next(position, accounts, accepted, rejected, absent)[0]
 
 
-def _as_agreed(terms: Terms, agreed: Agreed) -> Terms:
+def _as_agreed(terms: FederationTerms, agreed: AgreedTerms) -> FederationTerms:
     """Return the terms with the members of that time."""
     config = replace(terms.config, agents=len(agreed.members))
     members = tuple(sorted(agreed.members))
     return replace(terms, members=members, quorum=agreed.quorum, config=config)
 
 
-def _coordinator(terms: Terms, run: str, agreed: Agreed) -> Coordinator:
+def _coordinator(terms: FederationTerms, run: str, agreed: AgreedTerms) -> Coordinator:
     return Coordinator(run, terms, agreed.members, agreed.operator)
 
 

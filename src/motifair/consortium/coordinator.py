@@ -20,7 +20,7 @@ from motifair.consortium.keys import verifier
 from motifair.consortium.limits import REJECTED, believed_sizes, shorten, too_long, usual_length
 from motifair.consortium.member_data import make_model
 from motifair.consortium.privacy import longest
-from motifair.consortium.terms import Terms
+from motifair.consortium.terms import FederationTerms
 from motifair.consortium.validation import Accepted, Shape, open_upload
 from motifair.consortium.wire import FINISH, JOIN, TRAIN, BadRecordError, Download, Upload
 from motifair.federation.contract import check_round
@@ -33,8 +33,7 @@ from motifair.mechanism.value import quantised
 from motifair.methods import make_method
 from motifair.motifs.vocabulary import MotifIndex
 from motifair.statements.accounts import Accounts
-from motifair.statements.entry import Entry, Line, clean_reason
-from motifair.statements.entry import Terms as Agreed
+from motifair.statements.entry import AgreedTerms, Entry, Line, clean_reason
 
 MOST_BYTES_TO_JOIN = 2**28
 
@@ -70,7 +69,9 @@ class Coordinator:
     by which entries are signed, or ''.
     """
 
-    def __init__(self, run: str, terms: Terms, keys: Mapping[str, str], operator: str = "") -> None:
+    def __init__(
+        self, run: str, terms: FederationTerms, keys: Mapping[str, str], operator: str = ""
+    ) -> None:
         self.run, self.terms, self.keys, self.operator = run, terms, keys, operator
         self.verify = verifier(keys)
         self.method = make_method(terms.config)
@@ -78,7 +79,7 @@ class Coordinator:
         self.shared = self.model.layout.shared(self.method.share)
 
     @property
-    def agreed(self) -> Agreed:
+    def agreed(self) -> AgreedTerms:
         """The terms as they stand in the ledger."""
         return self.terms.for_ledger(self.keys, self.operator)
 

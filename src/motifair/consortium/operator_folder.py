@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from motifair.consortium.keys import certified_key, new_key, read_key, write_key
 from motifair.consortium.template import federation_toml, members_toml
-from motifair.consortium.terms import TERMS, Terms, read_terms
+from motifair.consortium.terms import TERMS, FederationTerms, read_terms
 from motifair.errors import MotifairError
 from motifair.files import write_atomic, write_private
 from motifair.graphs.read import Schema
@@ -40,7 +40,7 @@ class Office:
     folder: Path
 
     @cached_property
-    def terms(self) -> Terms:
+    def terms(self) -> FederationTerms:
         """The terms in force."""
         return read_terms(self.folder / TERMS)
 

@@ -12,7 +12,7 @@ from motifair.consortium.store.ledger import open_ledger
 from motifair.errors import MotifairError
 from motifair.files import read_json
 from motifair.report.source import Source
-from motifair.statements.entry import Entry, Terms
+from motifair.statements.entry import AgreedTerms, Entry
 from motifair.statements.verification import Verdict, verify_run
 
 
@@ -24,7 +24,7 @@ def read_deployed(folder: Path, run: str | None = None) -> Source:
     position = load_position(office.run(name) / POSITION)
     roster = () if position is None else position.roster
     path = office.run(name) / RESULT
-    terms = next(Terms.from_json(e.terms) for e in reversed(entries) if e.kind == "terms")
+    terms = next(AgreedTerms.from_json(e.terms) for e in reversed(entries) if e.kind == "terms")
     return Source(
         name=f"{office.terms.name}, run {name}",
         run=name,

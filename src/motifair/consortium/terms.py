@@ -18,7 +18,7 @@ from motifair.consortium.privacy import Privacy, check_privacy, make_privacy
 from motifair.errors import MotifairError, nearest
 from motifair.graphs.read import Schema
 from motifair.methods import make_method, refuse_unused
-from motifair.statements.entry import Terms as LedgerTerms
+from motifair.statements.entry import AgreedTerms
 
 SECTIONS = ("federation", "server", "money", "training", "privacy", "schema")
 SERVER = {"host": str, "port": int, "ledger": str, "retain_uploads": bool}
@@ -50,7 +50,7 @@ class Money:
 
 
 @dataclass(frozen=True)
-class Terms:
+class FederationTerms:
     """Who takes part, for how long, what is trained, what is paid, and what data looks like.
 
     Fewer than `quorum` uploads settle nothing; the server waits for them for `deadline` seconds. An
@@ -95,10 +95,10 @@ class Terms:
         text = json.dumps(agreed, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def for_ledger(self, keys: Mapping[str, str], operator: str = "") -> LedgerTerms:
+    def for_ledger(self, keys: Mapping[str, str], operator: str = "") -> AgreedTerms:
         """Return the terms as the ledger holds them, with members' and operator's public keys."""
         m = self.money
-        return LedgerTerms(
+        return AgreedTerms(
             members={name: keys[name] for name in self.members},
             budget=m.budget,
             digits=m.digits,
@@ -114,7 +114,7 @@ class Terms:
         )
 
 
-def read_terms(path: Path) -> Terms:
+def read_terms(path: Path) -> FederationTerms:
     """Read and check `federation.toml`."""
     try:
         content = tomllib.loads(path.read_text())
@@ -128,7 +128,7 @@ def read_terms(path: Path) -> Terms:
     return make_terms(content)
 
 
-def make_terms(content: Mapping[str, Any]) -> Terms:
+def make_terms(content: Mapping[str, Any]) -> FederationTerms:
     """Check what `federation.toml` holds."""
     for name in content:
         if name not in SECTIONS:
@@ -147,7 +147,7 @@ def make_terms(content: Mapping[str, Any]) -> Terms:
     if "port" in server:
         _number(server, "port", least=1, most=65_535, whole=True)
     members = _members(about["members"])
-    terms = Terms(
+    terms = FederationTerms(
         name=_name(about["name"], "The federation's name"),
         members=members,
         quorum=_number(about, "quorum", least=1, most=len(members), whole=True),

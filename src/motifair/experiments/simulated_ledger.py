@@ -11,7 +11,7 @@ from motifair.mechanism.payoff import SIZE_PAYOFFS
 from motifair.mechanism.settlement import to_pico
 from motifair.methods import make_method
 from motifair.statements.accounts import Accounts
-from motifair.statements.entry import LARGEST, Entry, Line, Terms
+from motifair.statements.entry import LARGEST, AgreedTerms, Entry, Line
 
 CURRENCY, DIGITS = "credits", 6
 
@@ -27,7 +27,7 @@ def entries_of(config: Config, split: SplitResult, run: str) -> tuple[Entry, ...
             "name a run with payoff=paper."
         )
     accounts = Accounts(run)
-    terms = Terms(
+    terms = AgreedTerms(
         members=dict.fromkeys(split.names, ""),
         budget=round(config.budget * 10**DIGITS),
         digits=DIGITS,

@@ -15,7 +15,7 @@ from motifair.experiments.simulated_ledger import entries_of
 from motifair.federation.members import vocabularies
 from motifair.mechanism.payoff import SIZE_PAYOFFS
 from motifair.methods import make_method
-from motifair.statements.entry import Entry, Terms
+from motifair.statements.entry import AgreedTerms, Entry
 from motifair.statements.verification import Verdict
 
 SIMULATED = "simulation"
@@ -45,9 +45,11 @@ class Source:
     split: int = 0
 
     @property
-    def terms(self) -> Terms:
+    def terms(self) -> AgreedTerms:
         """The terms in force at the end."""
-        return Terms.from_json(next(e.terms for e in reversed(self.entries) if e.kind == "terms"))
+        return AgreedTerms.from_json(
+            next(e.terms for e in reversed(self.entries) if e.kind == "terms")
+        )
 
     @property
     def agents(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from motifair.mechanism.settlement import Share, Unsettled, apportion, compensation_of, settle
-from motifair.statements.entry import GENESIS, Entry, Line, Terms
+from motifair.statements.entry import GENESIS, AgreedTerms, Entry, Line
 
 
 def _zeros() -> defaultdict[str, int]:
@@ -27,7 +27,7 @@ class Accounts:
     """
 
     run: str
-    terms: Terms | None = None
+    terms: AgreedTerms | None = None
     entries: int = 0
     head: str = GENESIS
     round: int = 0
@@ -46,13 +46,13 @@ class Accounts:
         return accounts
 
     @property
-    def agreed(self) -> Terms:
+    def agreed(self) -> AgreedTerms:
         """The terms in force."""
         if self.terms is None:
             raise ValueError("there are no terms before the first round")
         return self.terms
 
-    def agree(self, terms: Terms | str) -> Entry:
+    def agree(self, terms: AgreedTerms | str) -> Entry:
         """Make the entry by which these terms come into force."""
         text = terms if isinstance(terms, str) else terms.to_json()
         return Entry(
@@ -121,7 +121,7 @@ class Accounts:
         """Take an entry into the books."""
         self.entries, self.head, self.round = entry.number + 1, entry.hash, entry.round
         if entry.kind == "terms":
-            self.terms = Terms.from_json(entry.terms)
+            self.terms = AgreedTerms.from_json(entry.terms)
             return
         self.carried = 0 if entry.settled else entry.budget
         for line in entry.lines:

@@ -21,7 +21,7 @@ from motifair.mechanism.settlement import PICO
 from motifair.mechanism.value import EVIDENCE, bounded
 from motifair.methods import METHODS, find_method
 from motifair.methods.motifair import Motifair
-from motifair.statements.entry import Entry, Line, Terms
+from motifair.statements.entry import AgreedTerms, Entry, Line
 
 UNEXPLAINED = 1000  # of 1e-12: more than rounding leaves
 
@@ -85,7 +85,7 @@ class Origins:
         self.values: dict[str, Fraction] = {}
         self.aligned: dict[str, int] = {}
 
-    def agree(self, terms: Terms) -> None:
+    def agree(self, terms: AgreedTerms) -> None:
         """Go on under these terms: a newcomer begins with 1/N, who stays shares the rest."""
         self.rule = valued_by(terms)
         if self.values.keys() == terms.members.keys():
@@ -168,7 +168,7 @@ class Origins:
         return graphs * (value > 0) if by == "trusted" else graphs
 
 
-def valued_by(terms: Terms) -> Motifair | None:
+def valued_by(terms: AgreedTerms) -> Motifair | None:
     """Return the method of these terms, if it values agents by E9."""
     try:
         # Terms older than the option do not name the guard of E9: it was always on.

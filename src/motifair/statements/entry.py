@@ -27,7 +27,7 @@ BESIDE = ("recorded", "signature")  # of an entry: what is stored with it and no
 
 
 @dataclass(frozen=True)
-class Terms:
+class AgreedTerms:
     """What the members agreed on: money in whole units of a currency with so many `digits`.
 
     `members` has the public key (PEM) of each, or '' where uploads are not signed. `budget` is for
@@ -56,7 +56,7 @@ class Terms:
         return canonical(finite(content))
 
     @classmethod
-    def from_json(cls, text: str) -> Terms:
+    def from_json(cls, text: str) -> AgreedTerms:
         """Read the text of an entry; what cannot be terms is a ValueError that says why."""
         try:
             content = {"operator": ""} | json.loads(text)

@@ -18,7 +18,7 @@ from motifair.mechanism.payoff import shapley_payoff
 from motifair.mechanism.settlement import Share, apportion, to_pico
 from motifair.statements.accounts import Accounts
 from motifair.statements.attribution import Origin, Origins, valued_by
-from motifair.statements.entry import Entry, Line, Terms, decimal
+from motifair.statements.entry import AgreedTerms, Entry, Line, decimal
 from motifair.statements.wording import how_paid, how_to_repeat, how_to_verify, what_is_unknown
 
 PARTS = {
@@ -234,10 +234,10 @@ def make_statement(
     )
 
 
-def _agreed(entries: Sequence[Entry]) -> list[Terms]:
+def _agreed(entries: Sequence[Entry]) -> list[AgreedTerms]:
     """Read all terms of a run; it begins with some."""
     try:
-        found = [Terms.from_json(e.terms) for e in entries if e.kind == "terms"]
+        found = [AgreedTerms.from_json(e.terms) for e in entries if e.kind == "terms"]
     except ValueError as error:
         raise MotifairError(
             f"This ledger is damaged ({error}); `motifair ledger verify` says where."
@@ -288,7 +288,7 @@ def _refuse_misfit(entry: Entry, books: Accounts) -> None:
         )
 
 
-def _amounts(entry: Entry, line: Line, terms: Terms, origin: Origin | None) -> dict[str, int]:
+def _amounts(entry: Entry, line: Line, terms: AgreedTerms, origin: Origin | None) -> dict[str, int]:
     """Take a payoff apart: everything is in proportion to p_i = r_i + μ_i, and so is each part.
 
     The budget pays the parts of value and compensation; the penalties of others are a part of
@@ -359,7 +359,7 @@ def _instead(entry: Entry, agent: str, weights: Mapping[str, int]) -> int:
     return apportion(present, entry.budget).get(agent, 0) if entry.settled else 0
 
 
-def _sizes(terms: Terms, graphs: Mapping[str, int]) -> dict[str, int] | None:
+def _sizes(terms: AgreedTerms, graphs: Mapping[str, int]) -> dict[str, int] | None:
     """Weigh members by the Shapley value of their numbers of graphs; None where one is unknown."""
     names = sorted(terms.members)
     counts = [graphs.get(name, 0) for name in names]
@@ -370,7 +370,7 @@ def _sizes(terms: Terms, graphs: Mapping[str, int]) -> dict[str, int] | None:
 
 
 def _motifs(
-    agent: str, motifs: Mapping[str, tuple[str, ...]], terms: Terms
+    agent: str, motifs: Mapping[str, tuple[str, ...]], terms: AgreedTerms
 ) -> tuple[Motif, ...] | None:
     """List a member's motifs, those first that fewest others have."""
     if agent not in motifs:

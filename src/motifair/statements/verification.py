@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from motifair.errors import MotifairError
 from motifair.statements.accounts import Accounts
-from motifair.statements.entry import Entry, Line, Terms
+from motifair.statements.entry import AgreedTerms, Entry, Line
 
 Head = tuple[int, str]
 NOT_SIGNED = "it is not signed by the operator"
@@ -236,7 +236,7 @@ def _check_members(entry: Entry, books: Accounts) -> None:
 
 def _check_terms(entry: Entry, books: Accounts) -> None:
     try:
-        terms = Terms.from_json(entry.terms)
+        terms = AgreedTerms.from_json(entry.terms)
     except ValueError as error:
         raise _Misfit(str(error)) from None
     for name, key in sorted(terms.members.items()):
@@ -267,7 +267,7 @@ def _check_round(entry: Entry, books: Accounts) -> None:
 def _check_operator(entry: Entry, books: Accounts, expected: str) -> None:
     """From the terms on that name an operator's key, every entry is signed by it and no other."""
     before = books.terms.operator if books.terms else ""
-    named = Terms.from_json(entry.terms).operator if entry.kind == "terms" else before
+    named = AgreedTerms.from_json(entry.terms).operator if entry.kind == "terms" else before
     if before and named != before:
         raise _Misfit("the terms name another operator's key than those before")
     if not named:

@@ -7,10 +7,10 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from motifair.statements.attribution import valued_by
-from motifair.statements.entry import Terms
+from motifair.statements.entry import AgreedTerms
 
 
-def how_paid(terms: Terms) -> str:
+def how_paid(terms: AgreedTerms) -> str:
     """Say how members are paid under these terms."""
     if terms.pays == "equal":
         return (

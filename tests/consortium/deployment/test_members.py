@@ -16,7 +16,7 @@ from deployed import opened
 
 from motifair.consortium.operate import run_federation
 from motifair.consortium.operator_folder import SERVER
-from motifair.statements.entry import Entry, Terms
+from motifair.statements.entry import AgreedTerms, Entry
 
 pytestmark = pytest.mark.federation
 RUN, FOUNDERS, NEW = "run-1", ("agent-00", "agent-01", "agent-02"), "agent-03"
@@ -53,8 +53,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Consortium]:
         yield made
 
 
-def terms(entries: list[Entry]) -> list[tuple[int, Terms]]:
-    return [(e.round, Terms.from_json(e.terms)) for e in entries if e.kind == "terms"]
+def terms(entries: list[Entry]) -> list[tuple[int, AgreedTerms]]:
+    return [(e.round, AgreedTerms.from_json(e.terms)) for e in entries if e.kind == "terms"]
 
 
 def test_every_change_of_members_is_an_entry_of_the_ledger(world: Consortium) -> None:

@@ -17,7 +17,7 @@ from motifair.errors import MotifairError
 from motifair.extras import require
 from motifair.files import check_target, write_atomic
 from motifair.statements.accounts import Accounts
-from motifair.statements.entry import Entry, Line, Terms, decimal
+from motifair.statements.entry import AgreedTerms, Entry, Line, decimal
 from motifair.statements.verification import Verification
 
 if TYPE_CHECKING:
@@ -106,7 +106,9 @@ def to_json(entries: Iterable[Entry]) -> list[dict[str, Any]]:
     return [{"hash": e.hash, "signature": e.signature, **json.loads(e.to_json())} for e in entries]
 
 
-def _row(entry: Entry, line: Line, terms: Terms, number: Callable[[str], Any]) -> dict[str, Any]:
+def _row(
+    entry: Entry, line: Line, terms: AgreedTerms, number: Callable[[str], Any]
+) -> dict[str, Any]:
     def value(pico: int | None) -> Any:
         return None if pico is None else number(decimal(pico, 12))
 
