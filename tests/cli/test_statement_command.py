@@ -46,7 +46,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> World:
     """A federation whose folder is an operator's."""
-    folder = tmp_path_factory.mktemp("office")
+    folder = tmp_path_factory.mktemp("operator")
     world = World(folder, terms_of(), away({"bank-d": {2}}))
     with world.server(f"runs/{world.run}") as drive:
         assert drive()

@@ -42,9 +42,9 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def office(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def operator(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An operator's folder with one run, in which two members missed rounds."""
-    folder = tmp_path_factory.mktemp("office")
+    folder = tmp_path_factory.mktemp("operator")
     world = World(folder, terms_of(), meddle=away({"bank-b": {2}, "bank-d": {3, 4}}))
     with world.server("runs/trial-1") as drive:
         drive()
@@ -102,9 +102,9 @@ def test_runs_that_differ_are_compared_with_a_warning(
     assert "never settled" in text
 
 
-def test_a_ledger_is_verified_and_drawn(report: Report, office: Path, tmp_path: Path) -> None:
+def test_a_ledger_is_verified_and_drawn(report: Report, operator: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    code, _ = report(office, "--run", "trial-1", "--out", page)
+    code, _ = report(operator, "--run", "trial-1", "--out", page)
     assert code == 0
     text = page.read_text()
     assert "Verified: chain, payoffs and signatures fit." in text
@@ -126,8 +126,8 @@ def test_a_federation_that_has_only_agreed_on_terms_has_a_report_too(
     assert "0 of 4" in (tmp_path / "report.html").read_text()
 
 
-def test_a_ledger_that_was_changed_is_shown_as_such(office: Path, report: Report) -> None:
-    with sqlite3.connect(office / "ledger.sqlite") as database:
+def test_a_ledger_that_was_changed_is_shown_as_such(operator: Path, report: Report) -> None:
+    with sqlite3.connect(operator / "ledger.sqlite") as database:
         (trigger,) = database.execute(
             "SELECT name FROM sqlite_master WHERE type='trigger' AND tbl_name='lines' "
             "AND sql LIKE '%UPDATE%'"
@@ -135,9 +135,9 @@ def test_a_ledger_that_was_changed_is_shown_as_such(office: Path, report: Report
         if trigger:
             database.execute(f"DROP TRIGGER {trigger}")
         database.execute("UPDATE lines SET payoff = payoff + 1 WHERE agent = 'bank-a'")
-    code, _ = report(office)
+    code, _ = report(operator)
     assert code == 0
-    assert "DOES NOT FIT: entry 1, round 1, bank-a" in (office / "report.html").read_text()
+    assert "DOES NOT FIT: entry 1, round 1, bank-a" in (operator / "report.html").read_text()
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from motifair.errors import MotifairError
 from motifair.extras import require
 
 if TYPE_CHECKING:
-    from motifair.consortium.operator_folder import Office
+    from motifair.consortium.operator_folder import OperatorFolder
     from motifair.consortium.transports.nvflare.processes import Running
 
 app = typer.Typer(
@@ -54,11 +54,11 @@ def init(
     from motifair.graphs.inputs import describe_inputs
     from motifair.graphs.read import Schema, read_graphs
 
-    office = _office(folder)
+    operator = _operator(folder)
     sample = read_graphs(like)
     schema = Schema.of(sample, features)
     names = [m.strip() for m in members.split(",")]
-    path = office.write_terms(name, names, schema)
+    path = operator.write_terms(name, names, schema)
     typer.echo(describe_inputs(Dataset(sample), schema.features, motifs=True))
     typer.echo(f"Wrote {path}. Edit it, then: motifair federation provision --folder {folder}")
 
@@ -66,8 +66,8 @@ def init(
 @app.command()
 def provision(folder: Folder = HERE) -> None:
     """Make one startup kit for the server, the operator and each member."""
-    office = _office(folder)
-    for kit in office.provision():
+    operator = _operator(folder)
+    for kit in operator.provision():
         typer.echo(str(kit))
     typer.echo("Hand each member its kit over a safe way, and delete it here.")
 
@@ -75,38 +75,39 @@ def provision(folder: Folder = HERE) -> None:
 @app.command()
 def terms(folder: Folder = HERE) -> None:
     """Print the federation.toml that members get: the terms, without where the ledger is."""
-    typer.echo(_office(folder).members_terms(), nl=False)
+    typer.echo(_operator(folder).members_terms(), nl=False)
 
 
 @app.command()
 def add(member: Member, folder: Folder = HERE) -> None:
     """Make the startup kit of a member who joins; name it in federation.toml first."""
-    typer.echo(str(_office(folder).add(member)))
+    typer.echo(str(_operator(folder).add(member)))
 
 
 @app.command()
 def renew(member: Member, folder: Folder = HERE) -> None:
     """Make a new kit, with a new key and certificate, for a member, `server`, or the operator."""
-    typer.echo(str(_office(folder).renew(member)))
+    typer.echo(str(_operator(folder).renew(member)))
 
 
 @app.command()
 def remove(member: Member, folder: Folder = HERE) -> None:
     """Lock a member's certificate out; take it out of federation.toml, too."""
-    _office(folder).remove(member)
+    _operator(folder).remove(member)
     typer.echo(f"{member} is locked out.")
 
 
 @server.command("start")
 def start_server(folder: Folder = HERE, detach: Detach = False) -> None:
     """Start the server, and start it again should it die."""
-    office = _office(folder)
+    operator = _operator(folder)
     from motifair.consortium.operator_folder import SERVER
     from motifair.consortium.transports.nvflare import processes
 
-    _ = office.terms, office.keys(), office.operator()  # what is wrong with them is said here
+    # Read them now, so that an error in them is raised before the server starts.
+    _ = operator.terms, operator.keys(), operator.signing_key()
     settings = {"office": str(folder.resolve())}
-    kit = office.kit(SERVER)
+    kit = operator.kit(SERVER)
     _keep(kit, lambda: processes.start_server(kit, settings), detach)
 
 
@@ -153,7 +154,7 @@ def stop(
 @app.command()
 def run(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False) -> None:
     """Train until all rounds are done; after an interruption the same command goes on."""
-    office = _office(folder)
+    operator = _operator(folder)
     from motifair.consortium.operate import run_federation, status
     from motifair.consortium.operator_folder import OPERATOR
     from motifair.consortium.transports.nvflare.stopping import keeping
@@ -162,29 +163,29 @@ def run(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False) ->
     told = [-1]
 
     def watch() -> None:
-        now = status(office, run)
+        now = status(operator, run)
         if now.round > told[0]:
             told[0] = now.round
-            console.print(f"round {now.round} of {office.terms.config.rounds}")
+            console.print(f"round {now.round} of {operator.terms.config.rounds}")
 
-    with keeping(office.kit(OPERATOR)):
-        run_federation(office, run, watch=watch)
-    _show(office, run, as_json)
+    with keeping(operator.kit(OPERATOR)):
+        run_federation(operator, run, watch=watch)
+    _show(operator, run, as_json)
 
 
 @app.command()
 def status(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False) -> None:
     """Say how far a run is, who was there in its last round, and what runs here."""
-    office = _office(folder)
+    operator = _operator(folder)
     from motifair.consortium.operate import status as look
     from motifair.consortium.transports.nvflare.stopping import engine, keeper
 
-    now = look(office, run)
+    now = look(operator, run)
     lines = now.entry.lines if now.entry else ()
     about: dict[str, Any] = {
         "run": run,
         "round": max(now.round, 0),
-        "rounds": office.terms.config.rounds,
+        "rounds": operator.terms.config.rounds,
         "finished": now.finished,
         "members": {x.agent: x.status + (f": {x.reason}" if x.reason else "") for x in lines},
         "running here": [k.name for k in _kits(folder) if keeper(k) or engine(k)],
@@ -199,11 +200,11 @@ def status(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False)
 @app.command()
 def privacy(folder: Folder = HERE, as_json: Json = False) -> None:
     """Say what the terms promise of what a member's uploads give away."""
-    office = _office(folder)
+    operator = _operator(folder)
     from motifair.consortium.privacy import statement
     from motifair.files import finite
 
-    terms = office.terms
+    terms = operator.terms
     said = finite(statement(terms.privacy, terms.config.rounds))
     if as_json:
         typer.echo(json.dumps(said))
@@ -218,12 +219,12 @@ def audit(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False) 
     """
     require("ledger", "An audit")
     from motifair.consortium.audit import audit as recompute
-    from motifair.consortium.operator_folder import Office
+    from motifair.consortium.operator_folder import OperatorFolder
     from motifair.consortium.store.ledger import open_ledger
 
-    office = Office(folder)
-    with open_ledger(office.ledger, write=False) as ledger:
-        verdict = recompute(office.terms, office.run(run), list(ledger.entries(run)))
+    operator = OperatorFolder(folder)
+    with open_ledger(operator.ledger, write=False) as ledger:
+        verdict = recompute(operator.terms, operator.run(run), list(ledger.entries(run)))
     typer.echo(json.dumps(verdict.to_json()) if as_json else str(verdict))
     if not verdict.fits:
         raise typer.Exit(1)
@@ -259,7 +260,7 @@ def demo(
     if shown.times.empty is not None and shown.times.ratio is not None:
         found["empty engine round, seconds"] = round(shown.times.empty, 3)
         found["round / (empty + slowest)"] = round(shown.times.ratio, 2)
-    _show(shown.office, play.RUN, as_json, found)
+    _show(shown.operator, play.RUN, as_json, found)
     if not (shown.verdict.fits and shown.same_in_one_process):
         raise typer.Exit(1)
 
@@ -269,11 +270,11 @@ def _check_extra() -> None:
     require("federation", "A federation between machines")
 
 
-def _office(folder: Path) -> Office:
+def _operator(folder: Path) -> OperatorFolder:
     _check_extra()
-    from motifair.consortium.operator_folder import Office
+    from motifair.consortium.operator_folder import OperatorFolder
 
-    return Office(folder)
+    return OperatorFolder(folder)
 
 
 def _kits(folder: Path) -> list[Path]:
@@ -308,16 +309,18 @@ def _keep(kit: Path, start: Callable[[], Running], detach: bool, notes: Sequence
                     typer.echo(str(error), err=True)
 
 
-def _show(office: Office, run: str, as_json: bool, found: dict[str, Any] | None = None) -> None:
+def _show(
+    operator: OperatorFolder, run: str, as_json: bool, found: dict[str, Any] | None = None
+) -> None:
     """Print what each member was paid in all, and how accurate its model became."""
     from motifair.consortium.rounds import RESULT
     from motifair.consortium.store.export import balance
     from motifair.consortium.store.ledger import open_ledger
     from motifair.files import read_json
 
-    with open_ledger(office.ledger, write=False) as ledger:
+    with open_ledger(operator.ledger, write=False) as ledger:
         paid = balance(ledger, [run])
-    result = read_json(office.run(run) / RESULT)
+    result = read_json(operator.run(run) / RESULT)
     rows = [{**row, "accuracy": result["accuracy"].get(row["agent"])} for row in paid]
     if as_json:
         typer.echo(json.dumps({"members": rows, **(found or {})}))

@@ -18,7 +18,7 @@ from motifair.consortium.agent_process import HANDLER, make_handler, settings_of
 from motifair.consortium.checkpoint import load_position
 from motifair.consortium.coordinator import Coordinator
 from motifair.consortium.operate import run_federation, status
-from motifair.consortium.operator_folder import OPERATOR, SERVER, Office
+from motifair.consortium.operator_folder import OPERATOR, SERVER, OperatorFolder
 from motifair.consortium.rounds import POSITION, Drive
 from motifair.consortium.store.ledger import open_ledger
 from motifair.consortium.transports.inprocess import InProcess
@@ -61,7 +61,7 @@ class Shown:
     the same ledger, and how long things took.
     """
 
-    office: Office
+    operator: OperatorFolder
     entries: tuple[Entry, ...]
     verdict: Verdict
     same_in_one_process: bool
@@ -83,29 +83,29 @@ def demo(
     require("federation", "A federation between machines")
     if folder.exists() and any(folder.iterdir()):
         raise MotifairError(f"{folder} is not empty; use another folder.")
-    office = Office(folder)
+    operator = OperatorFolder(folder)
     tell("writing the members' graphs and the terms")
-    prepare(office, agents, rounds)
+    prepare(operator, agents, rounds)
     tell("provisioning: a startup kit for the server, the operator and each member")
-    office.provision()
-    with running(office, HANDLER, tell):
+    operator.provision()
+    with running(operator, HANDLER, tell):
         tell("all members are in; training")
-        run_federation(office, RUN, watch=progress(office, rounds, tell))
-    empty = empty_round(office, rounds, tell) if measure else None
-    with open_ledger(office.ledger, write=False) as ledger:
+        run_federation(operator, RUN, watch=progress(operator, rounds, tell))
+    empty = empty_round(operator, rounds, tell) if measure else None
+    with open_ledger(operator.ledger, write=False) as ledger:
         entries = tuple(ledger.entries(RUN))
     tell("the same agents once more, in this process")
-    alone = in_one_process(office)
+    alone = in_one_process(operator)
     return Shown(
-        office,
+        operator,
         entries,
         verify(entries),
         [e.hash for e in entries] == [e.hash for e in alone],
-        Times(_median_round(office), _slowest(office), empty),
+        Times(_median_round(operator), _slowest(operator), empty),
     )
 
 
-def prepare(office: Office, agents: int, rounds: int) -> None:
+def prepare(operator: OperatorFolder, agents: int, rounds: int) -> None:
     """Write each member's graphs, harmful and late members among them, and the terms."""
     data = load_dataset(EMBEDDED, agents=agents, seed=0)
     options = {"partition": "domains", "test_fraction": 0.1, "skew": 0.5, "perturbation": "none"}
@@ -113,45 +113,45 @@ def prepare(office: Office, agents: int, rounds: int) -> None:
     shares = split.partition
     for k, name in enumerate(agent_names(agents)):
         own = np.sort(np.concatenate([shares.train[k], shares.test[k]]))
-        write_tu(split.graphs.select(own), graphs_of(office, name))
-    path = office.write_terms("demo", agent_names(agents), _schema(split.graphs))
+        write_tu(split.graphs.select(own), graphs_of(operator, name))
+    path = operator.write_terms("demo", agent_names(agents), _schema(split.graphs))
     # Several local epochs, so that so few rounds teach something.
     training = f"rounds = {rounds}\nlocal_epochs = 5"
     text = path.read_text().replace("rounds = 200", training)
     write_atomic(path, text.replace("port = 8002", f"port = {_free_port()}"))
 
 
-def graphs_of(office: Office, name: str) -> Path:
+def graphs_of(operator: OperatorFolder, name: str) -> Path:
     """Where a member of the demo has its graphs."""
-    return office.folder / "graphs" / name
+    return operator.folder / "graphs" / name
 
 
 @contextmanager
-def running(office: Office, handler: str, tell: Tell) -> Iterator[None]:
+def running(operator: OperatorFolder, handler: str, tell: Tell) -> Iterator[None]:
     """Start the server and all agents as processes of their own; stop them at the end."""
     from motifair.consortium.transports.nvflare.processes import start_server, start_site
     from motifair.consortium.transports.nvflare.stopping import end_engine, keeping
 
-    with keeping(office.kit(OPERATOR)), ExitStack() as stack:
+    with keeping(operator.kit(OPERATOR)), ExitStack() as stack:
         tell("starting the server")
-        place = str(office.folder.resolve())
-        stack.callback(end_engine, office.kit(SERVER))
-        start_server(office.kit(SERVER), {"office": place, "folder": place})
-        for name in office.terms.members:
+        place = str(operator.folder.resolve())
+        stack.callback(end_engine, operator.kit(SERVER))
+        start_server(operator.kit(SERVER), {"office": place, "folder": place})
+        for name in operator.terms.members:
             tell(f"starting {name}")
-            kit = office.kit(name)
-            settings = settings_of(kit, graphs_of(office, name), None)
+            kit = operator.kit(name)
+            settings = settings_of(kit, graphs_of(operator, name), None)
             stack.callback(end_engine, kit)
             start_site(kit, handler, settings, wait=120)
         yield
 
 
-def progress(office: Office, rounds: int, tell: Tell) -> Callable[[], None]:
+def progress(operator: OperatorFolder, rounds: int, tell: Tell) -> Callable[[], None]:
     """Return what tells how far the run is."""
     told = [-1]
 
     def watch() -> None:
-        now = status(office, RUN).round
+        now = status(operator, RUN).round
         if now > told[0]:
             told[0] = now
             tell(f"round {now} of {rounds}")
@@ -159,59 +159,59 @@ def progress(office: Office, rounds: int, tell: Tell) -> Callable[[], None]:
     return watch
 
 
-def in_one_process(office: Office) -> list[Entry]:
+def in_one_process(operator: OperatorFolder) -> list[Entry]:
     """Run the same agents in this process, with their own keys and seeds, on a ledger apart."""
-    scratch = office.folder / "in-one-process"
+    scratch = operator.folder / "in-one-process"
     scratch.mkdir()
     handlers = {}
-    for name in office.terms.members:
-        kit = office.kit(name)
+    for name in operator.terms.members:
+        kit = operator.kit(name)
         state = scratch / name
         state.mkdir()
         write_atomic(state / "seed", (state_of(kit) / "seed").read_text())
-        handlers[name] = make_handler(name, settings_of(kit, graphs_of(office, name), state))
-    operator = public_text(office.operator())
-    coordinator = Coordinator(RUN, office.terms, office.keys(), operator)
+        handlers[name] = make_handler(name, settings_of(kit, graphs_of(operator, name), state))
+    public = public_text(operator.signing_key())
+    coordinator = Coordinator(RUN, operator.terms, operator.keys(), public)
     with open_ledger(scratch / "ledger.sqlite", write=True) as ledger:
         Drive(InProcess(handlers), coordinator, ledger, scratch / "run")()
         return list(ledger.entries(RUN))
 
 
-def empty_round(office: Office, rounds: int, tell: Tell) -> float:
+def empty_round(operator: OperatorFolder, rounds: int, tell: Tell) -> float:
     """Return the median seconds of a round in which agents only echo what they are sent."""
     from motifair.consortium.transports.nvflare.segments import run_segment
 
-    position = load_position(office.run(RUN) / POSITION)
+    position = load_position(operator.run(RUN) / POSITION)
     assert position is not None
     size = max(len(task) for task in position.tasks.values())
-    with running(office, "motifair.consortium.transports.echo:make_echo", tell):
+    with running(operator, "motifair.consortium.transports.echo:make_echo", tell):
         tell("rounds in which nobody does anything")
         run_segment(
-            office.kit(OPERATOR),
-            members=office.terms.members,
+            operator.kit(OPERATOR),
+            members=operator.terms.members,
             driver="motifair.consortium.transports.echo:drive",
             segment={"rounds": rounds, "bytes": size, "deadline": 60},
-            min_sites=len(office.terms.members),
+            min_sites=len(operator.terms.members),
             timeout=600,
         )
-    lines = (office.folder / "trial.jsonl").read_text().splitlines()
+    lines = (operator.folder / "trial.jsonl").read_text().splitlines()
     return statistics.median(float(json.loads(line)["seconds"]) for line in lines[1:])
 
 
-def _median_round(office: Office) -> float:
+def _median_round(operator: OperatorFolder) -> float:
     """Return the median of the seconds between one settled round and the next."""
-    lines = (office.run(RUN) / "times.txt").read_text().splitlines()
+    lines = (operator.run(RUN) / "times.txt").read_text().splitlines()
     times = [float(line.split()[1]) for line in lines]
     return statistics.median(np.diff(times).tolist() or [0.0])
 
 
-def _slowest(office: Office) -> float:
+def _slowest(operator: OperatorFolder) -> float:
     """Return the median over rounds of how long the slowest agent was at work."""
     slowest: dict[int, float] = {}
-    for name in office.terms.members:
-        for line in (state_of(office.kit(name)) / "times.txt").read_text().splitlines():
+    for name in operator.terms.members:
+        for line in (state_of(operator.kit(name)) / "times.txt").read_text().splitlines():
             round, seconds = int(line.split()[0]), float(line.split()[1])
-            if 0 < round <= office.terms.config.rounds:
+            if 0 < round <= operator.terms.config.rounds:
                 slowest[round] = max(seconds, slowest.get(round, 0.0))
     return statistics.median(slowest.values())
 

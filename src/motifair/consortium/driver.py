@@ -12,7 +12,7 @@ import torch
 from motifair.consortium.coordinator import Coordinator, Position
 from motifair.consortium.keys import signer
 from motifair.consortium.member_data import schema_features
-from motifair.consortium.operator_folder import Office
+from motifair.consortium.operator_folder import OperatorFolder
 from motifair.consortium.privacy import statement
 from motifair.consortium.rounds import Drive, server_model
 from motifair.consortium.store.lease import LedgerUnavailable
@@ -30,26 +30,26 @@ DRIVER = "motifair.consortium.driver:drive"
 def drive(transport: Transport, where: dict[str, Any]) -> None:
     """Take a run some rounds further; leave a note of how the segment ended."""
     torch.set_num_threads(1)
-    office, segment = Office(Path(where["office"])), where["segment"]
-    folder = office.run(segment["run"])
+    operator, segment = OperatorFolder(Path(where["office"])), where["segment"]
+    folder = operator.run(segment["run"])
     folder.mkdir(parents=True, exist_ok=True)
     note = {"segment": segment["number"], "finished": False, "problem": "", "passing": False}
     try:
-        note["finished"] = _drive(transport, office, segment)
+        note["finished"] = _drive(transport, operator, segment)
     except MotifairError as error:
         note["problem"], note["passing"] = str(error), isinstance(error, LedgerUnavailable)
     write_atomic(folder / "segment.json", json.dumps(note))
 
 
-def _drive(transport: Transport, office: Office, segment: dict[str, Any]) -> bool:
-    run, key = segment["run"], office.operator()
-    coordinator = Coordinator(run, office.terms, office.keys(), public_text(key))
-    folder = office.run(run)
+def _drive(transport: Transport, operator: OperatorFolder, segment: dict[str, Any]) -> bool:
+    run, key = segment["run"], operator.signing_key()
+    coordinator = Coordinator(run, operator.terms, operator.keys(), public_text(key))
+    folder = operator.run(run)
 
     def keep(position: Position) -> None:
         _export(coordinator, position, folder / "model")
 
-    with open_ledger(office.ledger, write=True) as ledger:
+    with open_ledger(operator.ledger, write=True) as ledger:
         watch = Watch(folder / "times.txt")
         go_on = Drive(transport, coordinator, ledger, folder, watch, keep, signer(key))
         return go_on(rounds=segment["rounds"])

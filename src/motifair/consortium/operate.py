@@ -11,7 +11,7 @@ from typing import Any
 
 from motifair.consortium.checkpoint import load_position
 from motifair.consortium.driver import DRIVER
-from motifair.consortium.operator_folder import OPERATOR, Office
+from motifair.consortium.operator_folder import OPERATOR, OperatorFolder
 from motifair.consortium.rounds import POSITION, RESULT
 from motifair.consortium.store.ledger import open_ledger
 from motifair.consortium.terms import NAME
@@ -39,15 +39,15 @@ class Status:
         return -1 if self.entry is None else self.entry.round
 
 
-def status(office: Office, run: str) -> Status:
+def status(operator: OperatorFolder, run: str) -> Status:
     """Look at where a run stands."""
-    position = load_position(office.run(run) / POSITION)
-    finished = (office.run(run) / RESULT).exists()
+    position = load_position(operator.run(run) / POSITION)
+    finished = (operator.run(run) / RESULT).exists()
     return Status(None if position is None else position.entry, finished)
 
 
 def run_federation(
-    office: Office,
+    operator: OperatorFolder,
     run: str,
     *,
     rounds: int = SEGMENT_ROUNDS,
@@ -62,11 +62,11 @@ def run_federation(
 
     if not NAME.fullmatch(run):
         raise MotifairError(f"A run cannot be called '{run}'; use small letters, digits, hyphens.")
-    with open_ledger(office.ledger, write=True):
+    with open_ledger(operator.ledger, write=True):
         pass  # a wrong name is told at once; later on, a ledger that is away is waited for
     number, trouble = int(time.time()), ""
     came: Counter[str] = Counter()  # how often a segment was ended for a site that was back
-    progress = Progress(office, run, max(patience, 3 * office.terms.deadline))
+    progress = Progress(operator, run, max(patience, 3 * operator.terms.deadline))
     while not progress.look(trouble).finished:
         if progress.moved:
             came.clear()
@@ -76,32 +76,32 @@ def run_federation(
         def done(number: int = number, trouble: str = trouble) -> bool:
             watch()
             progress.look(trouble)
-            return _note(office, run).get("segment") == number
+            return _note(operator, run).get("segment") == number
 
         try:
             ending = run_segment(
-                office.kit(OPERATOR),
-                members=office.terms.members,
+                operator.kit(OPERATOR),
+                members=operator.terms.members,
                 driver=DRIVER,
                 segment={"run": run, "rounds": rounds, "number": number},
-                min_sites=office.terms.quorum,
-                timeout=_longest(office, rounds),
+                min_sites=operator.terms.quorum,
+                timeout=_longest(operator, rounds),
                 done=done,
-                awaited=[m for m in office.terms.members if came[m] < MOST_RETURNS],
+                awaited=[m for m in operator.terms.members if came[m] < MOST_RETURNS],
             )
         except MotifairError as error:
-            _check_room(office)
+            _check_room(operator)
             progress.look(str(error))
             trouble = str(error)
             time.sleep(PAUSE)  # the server is away; whoever keeps it will start it again
             continue
         came[ending.back] += 1
-        note = _note(office, run)
+        note = _note(operator, run)
         if note.get("segment") == number and note["problem"]:
             if not note["passing"]:
                 raise MotifairError(note["problem"])
             trouble = note["problem"]
-        _check_room(office)
+        _check_room(operator)
         if trouble or ending.how in ("refused", "aborted", "lost"):
             time.sleep(PAUSE)
     return progress.last
@@ -110,13 +110,13 @@ def run_federation(
 class Progress:
     """Watches that a run does move on."""
 
-    def __init__(self, office: Office, run: str, patience: float) -> None:
-        self.office, self.run, self.patience = office, run, patience
-        self.last, self.since, self.moved = status(office, run), time.monotonic(), False
+    def __init__(self, operator: OperatorFolder, run: str, patience: float) -> None:
+        self.operator, self.run, self.patience = operator, run, patience
+        self.last, self.since, self.moved = status(operator, run), time.monotonic(), False
 
     def look(self, trouble: str) -> Status:
         """Look again; a run that has stood for too long is a sentence, with the last trouble."""
-        now = status(self.office, self.run)
+        now = status(self.operator, self.run)
         if now.round > self.last.round:
             self.since, self.moved = time.monotonic(), True
         self.last = now
@@ -129,20 +129,20 @@ class Progress:
         return now
 
 
-def _check_room(office: Office) -> None:
+def _check_room(operator: OperatorFolder) -> None:
     """Refuse to go on when a round could not be saved."""
-    for place in (office.folder, office.folder / "runs"):  # which may be a disk of its own
+    for place in (operator.folder, operator.folder / "runs"):  # which may be a disk of its own
         if place.exists() and shutil.disk_usage(place).free < LEAST_SPACE:
             raise MotifairError(f"The disk of {place} is full; make room, then run this again.")
 
 
-def _longest(office: Office, rounds: int) -> float:
+def _longest(operator: OperatorFolder, rounds: int) -> float:
     """Return how long a segment may take when every round waits for somebody until its deadline."""
-    return 300 + 2 * rounds * office.terms.deadline
+    return 300 + 2 * rounds * operator.terms.deadline
 
 
-def _note(office: Office, run: str) -> dict[str, Any]:
+def _note(operator: OperatorFolder, run: str) -> dict[str, Any]:
     """Read how the last segment ended."""
-    path = office.run(run) / "segment.json"
+    path = operator.run(run) / "segment.json"
     note: dict[str, Any] = read_json(path) if path.exists() else {}
     return note

@@ -34,7 +34,7 @@ SIGNING, PUBLIC = "operator.key", "operator.pub"
 
 
 @dataclass(frozen=True)
-class Office:
+class OperatorFolder:
     """An operator's folder."""
 
     folder: Path
@@ -68,7 +68,7 @@ class Office:
         """The members' public keys."""
         return {n: certified_key(self._certificate(n)) for n in self.terms.members}
 
-    def operator(self) -> RSAPrivateKey:
+    def signing_key(self) -> RSAPrivateKey:
         """The key by which the operator signs every entry of the ledger: made once, in no kit.
 
         It is never replaced by another one, by which no run that began would fit any more.
@@ -152,7 +152,7 @@ class Office:
         certificate.parent.mkdir(exist_ok=True)
         write_atomic(certificate, (kit / "startup" / "client.crt").read_bytes())
         write_private(kit / "local" / TERMS, self.members_terms())
-        write_private(kit / "local" / PUBLIC, public_text(self.operator()))
+        write_private(kit / "local" / PUBLIC, public_text(self.signing_key()))
 
     def _certificate(self, name: str) -> Path:
         return self.folder / "members" / f"{name}.crt"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from motifair.config import make_config
 from motifair.consortium.checkpoint import load_position
-from motifair.consortium.operator_folder import Office
+from motifair.consortium.operator_folder import OperatorFolder
 from motifair.consortium.rounds import POSITION, RESULT
 from motifair.consortium.store.ledger import open_ledger
 from motifair.errors import MotifairError
@@ -18,19 +18,19 @@ from motifair.statements.verification import Verdict, verify_run
 
 def read_deployed(folder: Path, run: str | None = None) -> Source:
     """Read a run from an operator's folder; `run` must be named where there are several."""
-    office = Office(folder)
-    entries, verdict = _read(office.ledger, run)
+    operator = OperatorFolder(folder)
+    entries, verdict = _read(operator.ledger, run)
     name = entries[0].run
-    position = load_position(office.run(name) / POSITION)
+    position = load_position(operator.run(name) / POSITION)
     roster = () if position is None else position.roster
-    path = office.run(name) / RESULT
+    path = operator.run(name) / RESULT
     terms = next(AgreedTerms.from_json(e.terms) for e in reversed(entries) if e.kind == "terms")
     return Source(
-        name=f"{office.terms.name}, run {name}",
+        name=f"{operator.terms.name}, run {name}",
         run=name,
         config=make_config(terms.config),
         entries=entries,
-        ledger=office.ledger,
+        ledger=operator.ledger,
         verdict=verdict,
         graphs={j.name: j.graphs for j in roster},
         motifs={j.name: j.motifs for j in roster},

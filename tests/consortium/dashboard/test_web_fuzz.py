@@ -26,7 +26,7 @@ CHOSEN = [not_a_server_error, response_schema_conformance]
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("office")
+    folder = tmp_path_factory.mktemp("operator")
     place = str(folder / "ledger.sqlite")
     books.write(place, books.make_run(rounds=8))
     for path in (folder / "secret.txt", folder / "runs" / books.RUN / "secret.txt"):

@@ -22,7 +22,7 @@ from motifair.consortium.agent_process import HANDLER, make_handler, settings_of
 from motifair.consortium.coordinator import Coordinator
 from motifair.consortium.demo import graphs_of, prepare
 from motifair.consortium.operate import run_federation, status
-from motifair.consortium.operator_folder import SERVER, Office
+from motifair.consortium.operator_folder import SERVER, OperatorFolder
 from motifair.consortium.rounds import Drive
 from motifair.consortium.store.ledger import open_ledger
 from motifair.consortium.transports.inprocess import InProcess
@@ -93,20 +93,20 @@ class Consortium:
             part.stop()
 
     @property
-    def office(self) -> Office:
-        """The office as the files say now."""
-        return Office(self.folder)
+    def operator(self) -> OperatorFolder:
+        """The operator's folder, read anew."""
+        return OperatorFolder(self.folder)
 
     def prepare(self, agents: int, rounds: int, *, private: bool = False, **settings: str) -> None:
         """Write graphs and terms, and make the kits; `settings` replace lines of the terms."""
-        prepare(self.office, agents, rounds)
+        prepare(self.operator, agents, rounds)
         for name, value in settings.items():
             self.set(name, value)
         if private:
             path = self.folder / "federation.toml"
             against = 'alignment_against = "all"\nrounds = '
             path.write_text(path.read_text().replace("rounds = ", against) + PRIVACY)
-        self.office.provision()
+        self.operator.provision()
 
     def set(self, name: str, value: str) -> None:
         """Change one line of federation.toml."""
@@ -117,7 +117,7 @@ class Consortium:
         path.write_text("\n".join(lines) + "\n")
 
     def graphs(self, name: str) -> Path:
-        return graphs_of(self.office, name)
+        return graphs_of(self.operator, name)
 
     def state(self, name: str) -> Path:
         """Where an agent keeps its state: apart from the kit, which may be renewed."""
@@ -138,21 +138,21 @@ class Consortium:
         self.start(SERVER, "federation", "server", "start", "--folder", self.folder)
 
     def start_agent(self, name: str) -> None:
-        where = ("--kit", self.office.kit(name), "--graphs", self.graphs(name))
+        where = ("--kit", self.operator.kit(name), "--graphs", self.graphs(name))
         self.start(name, "federation", "agent", "start", *where, "--state", self.state(name))
 
     def start_all(self) -> None:
         self.start_server()
         wait_until(lambda: self.part(SERVER), 60, "the server starts")
-        for name in self.office.terms.members:
+        for name in self.operator.terms.members:
             self.start_agent(name)
-        for name in self.office.terms.members:
+        for name in self.operator.terms.members:
             self.wait_for(name)
 
     def start_parts(self, *names: str) -> None:
         """Start server and sites without the commands that keep them alive: that is quicker."""
         for name in names:
-            kit = self.office.kit(name)
+            kit = self.operator.kit(name)
             if name == SERVER:
                 where = {"office": str(self.folder.resolve())}
                 self.parts[name] = start_server(kit, where)
@@ -190,23 +190,23 @@ class Consortium:
 
         rounds = round - max(self.round(run), 0)
         with contextlib.suppress(Enough):
-            run_federation(self.office, run, rounds=rounds, watch=watch)
+            run_federation(self.operator, run, rounds=rounds, watch=watch)
 
     def round(self, run: str) -> int:
-        return status(self.office, run).round
+        return status(self.operator, run).round
 
     def entries(self, run: str) -> list[Entry]:
-        with open_ledger(self.office.ledger, write=False) as ledger:
+        with open_ledger(self.operator.ledger, write=False) as ledger:
             return list(ledger.entries(run))
 
     def check_books(self, run: str) -> None:
         """Let the commands verify the ledger and audit the run; what was paid is all that was due,
         but for what is carried over to a round that has not come yet.
         """
-        ledger = self.office.ledger
+        ledger = self.operator.ledger
         motifair_here("ledger", "verify", "--ledger", ledger)
         motifair_here("ledger", "audit", "--run", run, "--folder", self.folder)
-        for name in self.office.terms.members:
+        for name in self.operator.terms.members:
             heads = self.state(name) / "heads.jsonl"
             motifair_here("ledger", "verify", "--ledger", ledger, "--heads", heads)
         balance = json.loads(motifair_here("ledger", "balance", "--ledger", ledger, "--json"))
@@ -220,15 +220,15 @@ class Consortium:
 
         What they end with is in `folder/alone/RUN`, each agent's model in `NAME/RUN/model`.
         """
-        office, scratch, handlers = self.office, self.folder / "alone" / run, {}
-        for name in office.terms.members:
+        operator, scratch, handlers = self.operator, self.folder / "alone" / run, {}
+        for name in operator.terms.members:
             state = scratch / name
             state.mkdir(parents=True)
             (state / "seed").write_text((self.state(name) / "seed").read_text())
-            settings = settings_of(office.kit(name), self.graphs(name), state)
+            settings = settings_of(operator.kit(name), self.graphs(name), state)
             handlers[name] = make_handler(name, settings)
-        operator = public_text(office.operator())
-        coordinator = Coordinator(run, office.terms, office.keys(), operator)
+        public = public_text(operator.signing_key())
+        coordinator = Coordinator(run, operator.terms, operator.keys(), public)
         with open_ledger(scratch / "ledger.sqlite", write=True) as ledger:
             Drive(InProcess(handlers), coordinator, ledger, scratch / "run")()
             return list(ledger.entries(run))
@@ -236,7 +236,7 @@ class Consortium:
     def models(self, run: str, root: Path) -> dict[str, bytes]:
         """Return the agents' final models, for agents with their state in `root`."""
         found = {}
-        for name in self.office.terms.members:
+        for name in self.operator.terms.members:
             path = root / name / run / "model" / "model.safetensors"
             if path.exists():
                 found[name] = path.read_bytes()

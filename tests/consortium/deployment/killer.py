@@ -78,7 +78,7 @@ class Killer:
         """Wait for the end of the run."""
         end = time.monotonic() + self.patience
         before = -1
-        while not (self.world.office.run(self.run) / "result.json").exists():
+        while not (self.world.operator.run(self.run) / "result.json").exists():
             if (now := self.world.round(self.run)) > before:
                 before, end = now, time.monotonic() + self.patience
             assert time.monotonic() < end, f"{self.run} stands at round {before}"
@@ -98,7 +98,7 @@ class Killer:
                 self.begin()
             elif name == SERVER:
                 self.world.start_server()
-            elif name in self.world.office.terms.members:
+            elif name in self.world.operator.terms.members:
                 self.world.start_agent(name)
 
     def kill(self, kind: str) -> tuple[str, int]:
@@ -117,7 +117,7 @@ class Killer:
         """Kill the server or a site, whole or only what works there for the present segment."""
         end = time.monotonic() + self.patience
         while time.monotonic() < end:
-            whom = SERVER if server else self.random.choice(self.world.office.terms.members)
+            whom = SERVER if server else self.random.choice(self.world.operator.terms.members)
             found = self.world.part(whom)
             workers = found.workers() if found else []
             if found and (workers or not workers_only):

@@ -13,7 +13,7 @@ from consortium import motifair, motifair_here
 
 from motifair.consortium.agent_process import state_of
 from motifair.consortium.demo import RUN, graphs_of
-from motifair.consortium.operator_folder import Office
+from motifair.consortium.operator_folder import OperatorFolder
 from motifair.export import load_model, predict
 from motifair.graphs.read import read_graphs
 
@@ -23,7 +23,7 @@ NAMES = ("agent-00", "agent-01", "agent-02")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("demo") / "office"
+    return tmp_path_factory.mktemp("demo") / "operator"
 
 
 @pytest.fixture(scope="module")
@@ -50,22 +50,22 @@ def test_the_ledger_fits_and_is_the_one_that_the_same_agents_make_in_one_process
 def test_everybody_has_a_model_that_predicts(
     found: dict[str, object], folder: Path, name: str
 ) -> None:
-    office = Office(folder)
+    operator = OperatorFolder(folder)
     state = folder / "kits" / f"{name}.state" / RUN
-    model = load_model((office.run(RUN) if name == "server" else state) / "model")
+    model = load_model((operator.run(RUN) if name == "server" else state) / "model")
     assert model.card["agent"] == name
     assert model.card["rounds"] == 3
     assert model.card["ledger_head"] == found["head"]
-    graphs = read_graphs(graphs_of(office, NAMES[0]))
+    graphs = read_graphs(graphs_of(operator, NAMES[0]))
     rows = predict(model, graphs)
     assert len(rows) == len(graphs)
     assert set(rows["label"]) <= {0, 1}
 
 
 def test_the_command_predicts_with_a_members_model(found: dict[str, object], folder: Path) -> None:
-    office = Office(folder)
-    model = state_of(office.kit(NAMES[1])) / RUN / "model"
-    graphs = graphs_of(office, NAMES[1])
+    operator = OperatorFolder(folder)
+    model = state_of(operator.kit(NAMES[1])) / RUN / "model"
+    graphs = graphs_of(operator, NAMES[1])
     said = motifair_here("predict", "--model", model, "--graphs", graphs, "--json")
     for row in json.loads(said):
         assert sum(row["probabilities"].values()) == pytest.approx(1, abs=1e-5)

@@ -60,7 +60,7 @@ def test_one_kill_of_each_kind_changes_nothing(tmp_path: Path) -> None:
     rounds, kinds = 30, list(KINDS)
     random = Random(0)
     random.shuffle(kinds)
-    with federation(tmp_path / "office", rounds) as (world, postgres):
+    with federation(tmp_path / "operator", rounds) as (world, postgres):
         killer = Killer(world, postgres, "run-1", random, calm=1.0)
         assert killer(kinds, rounds) == len(KINDS)
         killer.finish()
@@ -77,7 +77,7 @@ def test_long_many_kills_of_all_kinds_change_nothing(tmp_path: Path) -> None:
     random.shuffle(kinds)
     killers: list[Killer] = []
     absent: list[int] = []
-    with federation(tmp_path / "office", rounds) as (world, postgres):
+    with federation(tmp_path / "operator", rounds) as (world, postgres):
         while kinds:
             killer = Killer(world, postgres, f"run-{len(killers) + 1}", random)
             killers.append(killer)

@@ -30,7 +30,7 @@ def named(*names: str) -> str:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Consortium]:
     """Three found it; one joins after round 2; one leaves and one renews after round 4."""
-    with Consortium(tmp_path_factory.mktemp("members") / "office") as made:
+    with Consortium(tmp_path_factory.mktemp("members") / "operator") as made:
         made.prepare(4, 6, private=True)
         made.set("members", named(*FOUNDERS))
         # Nobody has heard of the fourth yet.
@@ -49,7 +49,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Consortium]:
         made.parts.pop(RENEWED).stop()
         motifair_here("federation", "renew", RENEWED, "--folder", made.folder)
         made.start_parts(RENEWED)
-        run_federation(made.office, RUN)
+        run_federation(made.operator, RUN)
         yield made
 
 
@@ -67,7 +67,7 @@ def test_every_change_of_members_is_an_entry_of_the_ledger(world: Consortium) ->
 
 
 def test_a_renewed_key_stands_in_the_ledger_from_its_round_on(world: Consortium) -> None:
-    now = world.office.keys()[RENEWED]
+    now = world.operator.keys()[RENEWED]
     found = {round: t.members[RENEWED] == now for round, t in terms(world.entries(RUN))}
     assert found == {0: False, 2: False, 4: True}
 
@@ -98,7 +98,7 @@ def test_the_books_fit_through_all_changes(world: Consortium) -> None:
 
 def test_who_was_removed_is_not_let_in_again(world: Consortium) -> None:
     world.parts.pop(LEAVING).stop()
-    words = ("--kit", world.office.kit(LEAVING), "--graphs", world.graphs(LEAVING), "--detach")
+    words = ("--kit", world.operator.kit(LEAVING), "--graphs", world.graphs(LEAVING), "--detach")
     again = motifair("federation", "agent", "start", *words)
     assert again.returncode == 2
     assert f"{LEAVING} was removed. Ask the operator to let it in again" in again.stderr

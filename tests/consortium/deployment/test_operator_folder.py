@@ -12,7 +12,7 @@ pytest.importorskip("nvflare")
 from consortium import Consortium, motifair_here
 from deployed import content_of
 
-from motifair.consortium.operator_folder import Office
+from motifair.consortium.operator_folder import OperatorFolder
 from motifair.consortium.template import federation_toml, members_toml
 from motifair.consortium.terms import make_terms, read_terms
 from motifair.errors import MotifairError
@@ -23,77 +23,77 @@ LEDGER = f'"postgresql://{SECRETS[1]}:{SECRETS[2]}@{SECRETS[0]}:5432/books"  # w
 
 
 @pytest.fixture(scope="module")
-def office(tmp_path_factory: pytest.TempPathFactory) -> Office:
+def operator(tmp_path_factory: pytest.TempPathFactory) -> OperatorFolder:
     """A federation whose ledger is in PostgreSQL, of which nothing is started."""
-    made = Consortium(tmp_path_factory.mktemp("kits") / "office")
+    made = Consortium(tmp_path_factory.mktemp("kits") / "operator")
     made.prepare(3, 2, ledger=LEDGER)
-    return made.office
+    return made.operator
 
 
 def files_of(kit: Path) -> list[Path]:
     return [path for path in kit.rglob("*") if path.is_file()]
 
 
-def test_a_members_kit_holds_nothing_of_the_ledger(office: Office) -> None:
-    motifair_here("federation", "renew", office.terms.members[1], "--folder", office.folder)
-    for name in office.terms.members:
-        files = files_of(office.kit(name))
+def test_a_members_kit_holds_nothing_of_the_ledger(operator: OperatorFolder) -> None:
+    motifair_here("federation", "renew", operator.terms.members[1], "--folder", operator.folder)
+    for name in operator.terms.members:
+        files = files_of(operator.kit(name))
         assert len(files) > 5
         for path in files:
             for secret in SECRETS:
                 assert secret.encode() not in path.read_bytes(), path
 
 
-def test_a_member_agrees_to_the_same_terms_as_the_server(office: Office) -> None:
-    for name in office.terms.members:
-        terms = read_terms(office.kit(name) / "local" / "federation.toml")
-        assert terms.digest == office.terms.digest
-        assert terms.members == office.terms.members
-        assert (terms.host, terms.port) == (office.terms.host, office.terms.port)
+def test_a_member_agrees_to_the_same_terms_as_the_server(operator: OperatorFolder) -> None:
+    for name in operator.terms.members:
+        terms = read_terms(operator.kit(name) / "local" / "federation.toml")
+        assert terms.digest == operator.terms.digest
+        assert terms.members == operator.terms.members
+        assert (terms.host, terms.port) == (operator.terms.host, operator.terms.port)
 
 
-def test_nobody_but_its_owner_can_read_a_kit(office: Office) -> None:
-    for kit in (office.folder / "kits").iterdir():
+def test_nobody_but_its_owner_can_read_a_kit(operator: OperatorFolder) -> None:
+    for kit in (operator.folder / "kits").iterdir():
         for path in (kit, *kit.rglob("*")):
             assert path.stat().st_mode & 0o077 == 0, path
         assert all(path.stat().st_mode & 0o100 for path in kit.rglob("*.sh"))
 
 
-def test_changed_terms_are_printed_as_members_get_them(office: Office) -> None:
-    printed = motifair_here("federation", "terms", "--folder", office.folder)
-    assert make_terms(tomllib.loads(printed)).digest == office.terms.digest
+def test_changed_terms_are_printed_as_members_get_them(operator: OperatorFolder) -> None:
+    printed = motifair_here("federation", "terms", "--folder", operator.folder)
+    assert make_terms(tomllib.loads(printed)).digest == operator.terms.digest
     assert not any(secret in printed for secret in SECRETS)
 
 
 def test_the_operators_key_is_in_no_kit_and_its_public_key_in_every_members(
-    office: Office,
+    operator: OperatorFolder,
 ) -> None:
-    key = office.folder / "operator.key"
+    key = operator.folder / "operator.key"
     assert key.stat().st_mode & 0o077 == 0
     secret = key.read_bytes().splitlines()[1]
-    holders = [path for path in files_of(office.folder) if secret in path.read_bytes()]
+    holders = [path for path in files_of(operator.folder) if secret in path.read_bytes()]
     assert holders == [key]
-    public = public_text(office.operator())
-    assert (office.folder / "operator.pub").read_text() == public
-    for name in office.terms.members:
-        assert read_public(office.kit(name) / "local" / "operator.pub") == public
+    public = public_text(operator.signing_key())
+    assert (operator.folder / "operator.pub").read_text() == public
+    for name in operator.terms.members:
+        assert read_public(operator.kit(name) / "local" / "operator.pub") == public
 
 
 def test_an_operators_key_is_made_once_and_never_replaced(tmp_path: Path) -> None:
-    office = Office(tmp_path)
-    first = public_text(office.operator())
-    assert public_text(office.operator()) == first
+    operator = OperatorFolder(tmp_path)
+    first = public_text(operator.signing_key())
+    assert public_text(operator.signing_key()) == first
     (tmp_path / "operator.key").unlink()
     with pytest.raises(MotifairError, match="is missing; put back a copy of it"):
-        office.operator()
+        operator.signing_key()
     (tmp_path / "operator.key").write_text("nonsense")
     with pytest.raises(MotifairError, match="is no private key; put back the file as it was made"):
-        office.operator()
+        operator.signing_key()
 
 
 def test_terms_that_may_get_a_password_are_for_their_owner_alone(tmp_path: Path) -> None:
     terms = make_terms(content_of())
-    path = Office(tmp_path).write_terms("trial", terms.members, terms.schema)
+    path = OperatorFolder(tmp_path).write_terms("trial", terms.members, terms.schema)
     assert path.stat().st_mode & 0o077 == 0
 
 

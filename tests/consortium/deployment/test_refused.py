@@ -51,7 +51,7 @@ def sentence(capsys: pytest.CaptureFixture[str]) -> str:
 @pytest.fixture(scope="module")
 def kits(tmp_path_factory: pytest.TempPathFactory) -> Consortium:
     """A federation of which nothing is started."""
-    made = Consortium(tmp_path_factory.mktemp("kits") / "office")
+    made = Consortium(tmp_path_factory.mktemp("kits") / "operator")
     made.prepare(3, ROUNDS, deadline="1.0")
     return made
 
@@ -63,7 +63,7 @@ class TestBeforeAnythingIsStarted:
         used: list[Path] = []
 
         def start(graphs: Path, kit: Path | None = None) -> int:
-            used.append(kit or kits.office.kit(FIRST))
+            used.append(kit or kits.operator.kit(FIRST))
             words = ("--kit", used[0], "--graphs", graphs, "--detach")
             return call(monkeypatch, "federation", "agent", "start", *words)
 
@@ -89,7 +89,7 @@ class TestBeforeAnythingIsStarted:
         nodes = (graphs / "mine_graph_indicator.txt").read_text().split()
         (graphs / "mine_node_labels.txt").unlink()
         (graphs / "mine_node_attributes.txt").write_text("0.5, 1.5\n" * len(nodes))
-        shutil.copytree(kits.office.kit(FIRST), kit)
+        shutil.copytree(kits.operator.kit(FIRST), kit)
         terms = kit / "local" / "federation.toml"
         text = terms.read_text().replace('features = "label"', 'features = "attributes"')
         text = text.replace("columns = [0, 1, 2, 3, 4]", "columns = []")
@@ -103,7 +103,7 @@ class TestBeforeAnythingIsStarted:
 
     def test_a_certificate_that_expired(self, start, kits, tmp_path, capsys) -> None:
         kit = tmp_path / FIRST
-        shutil.copytree(kits.office.kit(FIRST), kit)
+        shutil.copytree(kits.operator.kit(FIRST), kit)
         day = expire(kits, kit, FIRST)
         assert start(kits.graphs(FIRST), kit) == 2
         assert f"expired on {day}. Ask the operator for a renewed kit" in sentence(capsys)
@@ -112,14 +112,14 @@ class TestBeforeAnythingIsStarted:
         self, kits, tmp_path, monkeypatch, capsys
     ) -> None:
         said: list[str] = []
-        settings_of(kits.office.kit(FIRST), kits.graphs(FIRST), tmp_path / "state", said.append)
+        settings_of(kits.operator.kit(FIRST), kits.graphs(FIRST), tmp_path / "state", said.append)
         assert said[1:] == ["Using node labels (5), 2 classes (0, 1)."]
         words = ("--like", kits.graphs(FIRST), "--members", "a,b,c", "--folder", tmp_path)
         assert call(monkeypatch, "federation", "init", *words) == 0
         assert capsys.readouterr().out.splitlines()[0].startswith("Using node labels (")
 
     def test_two_members_with_one_name(self, tmp_path, monkeypatch, capsys) -> None:
-        world = Consortium(tmp_path / "office")
+        world = Consortium(tmp_path / "operator")
         world.prepare(3, ROUNDS)
         shutil.rmtree(world.folder / "kits")
         shutil.rmtree(world.folder / "authority")
@@ -131,21 +131,21 @@ class TestBeforeAnythingIsStarted:
 
     def test_a_server_that_is_not_there(self, kits: Consortium) -> None:
         with pytest.raises(MotifairError, match="cannot be reached") as refused:
-            run_federation(kits.office, "run-1", patience=1)
+            run_federation(kits.operator, "run-1", patience=1)
         assert "see that the server" in str(refused.value)
 
     def test_an_operator_whose_certificate_expired(self, tmp_path: Path) -> None:
-        world = Consortium(tmp_path / "office")
+        world = Consortium(tmp_path / "operator")
         world.prepare(3, ROUNDS, deadline="1.0")
-        day = expire(world, world.office.kit(OPERATOR), OPERATOR)
+        day = expire(world, world.operator.kit(OPERATOR), OPERATOR)
         with pytest.raises(MotifairError, match=f"expired on {day}"):
-            run_federation(world.office, "run-1", patience=1)
+            run_federation(world.operator, "run-1", patience=1)
 
     def test_a_ledger_that_is_not_there(self, tmp_path: Path) -> None:
-        world = Consortium(tmp_path / "office")
+        world = Consortium(tmp_path / "operator")
         world.prepare(3, ROUNDS, ledger='"postgresql://nobody@localhost:1/none"')
         with pytest.raises(MotifairError, match=r"ledger .* cannot be reached"):
-            run_federation(world.office, "run-1", patience=1)
+            run_federation(world.operator, "run-1", patience=1)
 
 
 def expire(world: Consortium, kit: Path, name: str) -> str:
@@ -164,7 +164,7 @@ def expire(world: Consortium, kit: Path, name: str) -> str:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Consortium]:
     """A server and two of three members; the disk of the server's runs is small, if it can be."""
-    folder = tmp_path_factory.mktemp("refused") / "office"
+    folder = tmp_path_factory.mktemp("refused") / "operator"
     with Consortium(folder) as made:
         made.prepare(3, ROUNDS, deadline="8.0")
         runs = folder / "runs"
@@ -182,7 +182,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Consortium]:
 
 def test_who_never_joins_is_named(world: Consortium) -> None:
     with pytest.raises(MotifairError) as refused:
-        run_federation(world.office, "run-1")
+        run_federation(world.operator, "run-1")
     assert str(refused.value) == (
         f"'{THIRD}' did not join (did not reply within 8 s); start its agent, "
         "or remove it from the federation."
@@ -191,20 +191,20 @@ def test_who_never_joins_is_named(world: Consortium) -> None:
 
 
 def test_a_kit_of_another_federation_is_not_let_in(world: Consortium, tmp_path: Path) -> None:
-    port = f"{world.office.terms.port}"
-    with Consortium(tmp_path / "office") as other:
+    port = f"{world.operator.terms.port}"
+    with Consortium(tmp_path / "operator") as other:
         other.prepare(3, ROUNDS, port=port)
         with pytest.raises(MotifairError, match="do not accept each other's certificates"):
             other.start_parts(THIRD)
 
 
 def test_who_agreed_to_other_terms_does_not_take_part(world: Consortium) -> None:
-    terms = world.office.kit(THIRD) / "local" / "federation.toml"
+    terms = world.operator.kit(THIRD) / "local" / "federation.toml"
     agreed = terms.read_text()
     terms.write_text(agreed.replace('max_penalty = "100.00"', 'max_penalty = "1.00"'))
     world.start_parts(THIRD)
     with pytest.raises(MotifairError) as refused:
-        run_federation(world.office, "run-1")
+        run_federation(world.operator, "run-1")
     assert f"'{THIRD}' did not join (the server's terms are not those" in str(refused.value)
     assert world.round("run-1") == -1
     world.parts.pop(THIRD).stop()
@@ -219,11 +219,11 @@ def test_a_full_disk_stops_the_run_and_loses_nothing(world: Consortium) -> None:
     if THIRD not in world.parts:
         world.start_parts(THIRD)
     with pytest.raises(MotifairError, match=r"disk .* is full; make room"):
-        run_federation(world.office, "run-1", watch=lambda: fill_after_a_round(world, runs))
+        run_federation(world.operator, "run-1", watch=lambda: fill_after_a_round(world, runs))
     assert 1 <= world.round("run-1") < ROUNDS
     world.check_books("run-1")
     (runs / "filler").unlink()
-    run_federation(world.office, "run-1")
+    run_federation(world.operator, "run-1")
     assert [e.round for e in world.entries("run-1")] == list(range(ROUNDS + 1))
     world.check_books("run-1")
 

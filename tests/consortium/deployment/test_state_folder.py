@@ -22,7 +22,7 @@ NAME = "agent-00"
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Consortium:
-    world = Consortium(tmp_path_factory.mktemp("state") / "office")
+    world = Consortium(tmp_path_factory.mktemp("state") / "operator")
     world.prepare(2, 3)
     return world
 
@@ -30,7 +30,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Consortium:
 @pytest.fixture
 def kit(made: Consortium, tmp_path: Path) -> Path:
     """A kit as a member gets it, in a folder with another name."""
-    return Path(shutil.copytree(made.office.kit(NAME), tmp_path / "kit"))
+    return Path(shutil.copytree(made.operator.kit(NAME), tmp_path / "kit"))
 
 
 def start(made: Consortium, kit: Path, state: Path | None = None) -> tuple[Path, list[str]]:
@@ -98,7 +98,7 @@ def test_the_state_of_a_running_agent_is_not_moved(made: Consortium, kit: Path) 
 
 
 def test_the_servers_kit_is_no_members_and_is_left_alone(made: Consortium) -> None:
-    kit = made.office.kit("server")
+    kit = made.operator.kit("server")
     (kit / "state" / "jobs").mkdir(parents=True)
     with pytest.raises(MotifairError):
         start(made, kit)
@@ -106,23 +106,23 @@ def test_the_servers_kit_is_no_members_and_is_left_alone(made: Consortium) -> No
 
 
 def test_a_renewed_kit_finds_the_state_again(tmp_path: Path) -> None:
-    world = Consortium(tmp_path / "office")
+    world = Consortium(tmp_path / "operator")
     world.prepare(2, 3)
-    state, _ = start(world, world.office.kit(NAME))
+    state, _ = start(world, world.operator.kit(NAME))
     seed = (state / "seed").read_text()
-    world.office.renew(NAME)
-    assert start(world, world.office.kit(NAME))[0] == state
-    moved = shutil.move(world.office.kit(NAME), state.parent / "renewed")
+    world.operator.renew(NAME)
+    assert start(world, world.operator.kit(NAME))[0] == state
+    moved = shutil.move(world.operator.kit(NAME), state.parent / "renewed")
     assert start(world, Path(moved))[0] == state
     assert (state / "seed").read_text() == seed
 
 
 def test_a_state_of_another_federation_is_refused(made: Consortium, tmp_path: Path) -> None:
     kits = [tmp_path / "one", tmp_path / "two"]
-    other = Consortium(tmp_path / "office")
+    other = Consortium(tmp_path / "operator")
     other.prepare(2, 3)
     for kit, world in zip(kits, (made, other), strict=True):
-        shutil.copytree(world.office.kit(NAME), kit)
+        shutil.copytree(world.operator.kit(NAME), kit)
     start(made, kits[0])
     with pytest.raises(MotifairError, match="is the state of another federation; name another"):
         start(other, kits[1])
@@ -130,7 +130,7 @@ def test_a_state_of_another_federation_is_refused(made: Consortium, tmp_path: Pa
 
 
 def test_a_state_next_to_the_kits_is_not_taken_for_one(made: Consortium) -> None:
-    state, _ = start(made, made.office.kit(NAME))
+    state, _ = start(made, made.operator.kit(NAME))
     assert state.parent == made.folder.resolve() / "kits"
     said = motifair_here("federation", "stop", "--folder", made.folder)
     assert f"{NAME} was not running." in said

@@ -23,7 +23,7 @@ RUN, MEMBERS = "run-1", ["agent-00", "agent-01"]
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Consortium]:
-    with Consortium(tmp_path_factory.mktemp("stop") / "office") as made:
+    with Consortium(tmp_path_factory.mktemp("stop") / "operator") as made:
         made.prepare(2, 10_000)
         yield made
 
@@ -68,7 +68,7 @@ def stopped(world: Consortium) -> None:
 def test_one_kit_is_stopped_for_good_and_then_all_of_the_folder(world: Consortium) -> None:
     at_work(world)
     assert running_here(world) == [*MEMBERS, OPERATOR, SERVER]
-    gone = str(world.office.kit(MEMBERS[0]))
+    gone = str(world.operator.kit(MEMBERS[0]))
     assert motifair_here("federation", "stop", "--kit", gone) == f"{MEMBERS[0]} is stopped.\n"
     assert not [line for line in processes(world) if gone in line]
     time.sleep(3)
@@ -89,7 +89,7 @@ def test_a_command_that_is_terminated_ends_its_engine_and_a_killed_one_is_cleane
     ended, killed = world.started[MEMBERS[0]], world.started[SERVER]
     ended.send_signal(signal.SIGTERM)
     assert ended.wait(20) == 128 + signal.SIGTERM
-    assert not [line for line in processes(world) if str(world.office.kit(MEMBERS[0])) in line]
+    assert not [line for line in processes(world) if str(world.operator.kit(MEMBERS[0])) in line]
     killed.kill()
     killed.wait()
     assert running_here(world) == [MEMBERS[1], OPERATOR, SERVER]
@@ -103,10 +103,10 @@ def test_a_command_that_is_terminated_ends_its_engine_and_a_killed_one_is_cleane
 @pytest.mark.parametrize("moment", ["starting agent-01", "round "])
 def test_a_demo_that_is_terminated_leaves_nothing(tmp_path: Path, moment: str) -> None:
     with Consortium(tmp_path) as world:
-        office = Consortium(tmp_path / "office")
-        words = ("federation", "demo", "--agents", 2, "--rounds", 500, "--out", office.folder)
+        demo = Consortium(tmp_path / "operator")
+        words = ("federation", "demo", "--agents", 2, "--rounds", 500, "--out", demo.folder)
         process = world.start("demo", *words)
         wait_until(lambda: moment in world.said("demo"), 90, moment)
         process.send_signal(signal.SIGTERM)
         assert process.wait(40) == 128 + signal.SIGTERM
-        assert processes(office) == []
+        assert processes(demo) == []
