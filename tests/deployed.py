@@ -14,11 +14,11 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 from motifair.consortium.agent import Kept, Site, _read
-from motifair.consortium.checkpoint import load_position
-from motifair.consortium.coordinator import Coordinator, Position
+from motifair.consortium.checkpoint import load_checkpoint
+from motifair.consortium.coordinator import Checkpoint, Coordinator
 from motifair.consortium.keys import new_key, signer
 from motifair.consortium.member_data import prepare_own
-from motifair.consortium.rounds import POSITION, Drive
+from motifair.consortium.rounds import CHECKPOINT, Drive
 from motifair.consortium.store.ledger import open_ledger
 from motifair.consortium.terms import FederationTerms, make_terms
 from motifair.consortium.transports.inprocess import InProcess
@@ -198,8 +198,8 @@ class World:
     def values(self, round: int) -> dict[str, int]:
         return {line.agent: line.value for line in self.rounds()[round - 1].lines}
 
-    def position(self) -> Position:
-        found = load_position(self.folder / "run" / POSITION)
+    def checkpoint(self) -> Checkpoint:
+        found = load_checkpoint(self.folder / "run" / CHECKPOINT)
         assert found is not None
         return found
 

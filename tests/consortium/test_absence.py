@@ -85,14 +85,14 @@ def test_the_present_are_valued_as_if_there_were_no_others() -> None:
     world = absent_in_2()
     world_of_one_round = new_world(away({}))
     world_of_one_round.drive(rounds=1)
-    position = world_of_one_round.position()
-    roster = [j for j in position.roster if j.name != ME]
+    checkpoint = world_of_one_round.checkpoint()
+    roster = [j for j in checkpoint.roster if j.name != ME]
     coordinator = world.coordinator()
-    before = position.server
-    kept = torch.tensor([j.name != ME for j in position.roster])
+    before = checkpoint.server
+    kept = torch.tensor([j.name != ME for j in checkpoint.roster])
     rest = before.value[kept].sum()
     server = coordinator.server(roster)
-    server.diversity = coordinator.server(position.roster).diversity[kept]
+    server.diversity = coordinator.server(checkpoint.roster).diversity[kept]
     sent = [world.upload(j.name, 2) for j in roster]
     start = server.start(before.weights)
     state, _, _ = serve_round(
@@ -138,7 +138,7 @@ def test_an_absent_agent_keeps_its_running_alignment_and_goes_on_from_it() -> No
     found = []
     for _ in range(3):
         world.drive(rounds=1)
-        found.append(world.position().server)
+        found.append(world.checkpoint().server)
     first, second, third = (server.alignment for server in found)
     assert first.isfinite().all()
     assert first[3] == second[3] != third[3]
@@ -151,11 +151,11 @@ def test_an_absent_agent_keeps_its_running_alignment_and_goes_on_from_it() -> No
 def test_who_was_away_in_the_first_round_has_no_alignment_yet() -> None:
     world = new_world(away({ME: {1}}))
     world.drive(rounds=1)
-    server = world.position().server
+    server = world.checkpoint().server
     assert server.alignment.isnan().tolist() == [False, False, False, True]
     world.drive(rounds=1)
     phi = voted(world, 2, NAMES, server.value.tolist())[3]
-    assert float(world.position().server.alignment[3]) == pytest.approx(phi)
+    assert float(world.checkpoint().server.alignment[3]) == pytest.approx(phi)
 
 
 # Money
@@ -212,9 +212,9 @@ def test_an_absent_agent_pays_at_most_what_the_terms_say_in_all() -> None:
 def test_the_server_moves_by_what_the_present_sent_alone() -> None:
     world = new_world(away({ME: {2}}))
     world.drive(rounds=1)
-    before, roster = world.position().server, world.position().roster
+    before, roster = world.checkpoint().server, world.checkpoint().roster
     world.drive(rounds=1)
-    after = world.position().server
+    after = world.checkpoint().server
     rows = [world.upload(name, 2).update for name in OTHERS]
     updates = torch.from_numpy(np.stack(rows)).double()  # type: ignore[arg-type]
     assert [j.name for j in roster[:3]] == list(OTHERS)
@@ -230,9 +230,9 @@ def test_the_server_moves_by_what_the_present_sent_alone() -> None:
 def test_prototypes_are_the_means_of_those_who_are_present() -> None:
     world = new_world(away({ME: {2}}))
     world.drive(rounds=1)
-    before = world.position()
+    before = world.checkpoint()
     world.drive(rounds=1)
-    after = world.position()
+    after = world.checkpoint()
     keys = MotifIndex.of([j.motifs for j in after.roster]).keys
     own = {j.name: {m: k for k, m in enumerate(j.motifs)} for j in after.roster}
     value = {n: max(v / ONE, 0.0) for n, v in world.values(2).items()}
@@ -278,7 +278,7 @@ def test_the_agent_that_was_away_is_rewarded_again_after_the_round_it_is_back() 
 def test_with_averaging_a_returning_agent_gets_the_servers_model(method: str, late: bool) -> None:
     world = new_world(away({ME: {2}}, late=late), method=method)
     world.drive(rounds=2)
-    weights = world.position().server.weights.float()
+    weights = world.checkpoint().server.weights.float()
     world.drive(rounds=1)
     task = world.task(ME, 3)
     assert task.reward is None
@@ -314,7 +314,7 @@ def test_a_site_that_lost_its_folder_gets_a_model_in_the_round_after(method: str
     world.drive(rounds=2)
     assert world.line(2, POOR).status == "absent"
     assert LOST in world.line(2, POOR).reason
-    weights = world.position().server.weights.float().numpy()
+    weights = world.checkpoint().server.weights.float().numpy()
     world.drive(rounds=1)
     sent = world.task(POOR, 3).weights
     assert sent is not None
@@ -357,15 +357,15 @@ def test_below_the_quorum_nothing_is_settled_and_the_budget_is_carried_over() ->
 def test_below_the_quorum_everything_stays_as_it_was() -> None:
     world = new_world(away({ME: {2}, "bank-c": {2}}), quorum=3)
     world.drive(rounds=1)
-    before = world.position().server
+    before = world.checkpoint().server
     world.drive(rounds=1)
-    after = world.position().server
+    after = world.checkpoint().server
     assert world.values(2) == world.values(1)
     assert after.round == before.round + 1
     for name in ("weights", "value", "alignment", "prototypes", "active"):
         assert torch.equal(getattr(before, name), getattr(after, name)), name
     for name in NAMES:
-        assert not Download.decode(world.position().tasks[name]).reward.any()  # type: ignore[union-attr]
+        assert not Download.decode(world.checkpoint().tasks[name]).reward.any()  # type: ignore[union-attr]
     statuses = {line.agent: line.status for line in world.rounds()[1].lines}
     assert statuses == {
         "bank-a": "present", "bank-b": "present", "bank-c": "absent", ME: "absent",
@@ -382,7 +382,7 @@ def test_a_round_below_the_quorum_is_no_history() -> None:
 def test_with_averaging_all_stand_at_the_servers_model_after_a_round_below_the_quorum() -> None:
     world = new_world(away({ME: {2}, "bank-c": {2}}), quorum=3, method="fedavg")
     world.drive(rounds=2)
-    weights = world.position().server.weights.float()
+    weights = world.checkpoint().server.weights.float()
     world.drive(rounds=1)
     for name in NAMES:
         torch.testing.assert_close(world.kept(name, 3).before[0], weights, msg=name)
@@ -442,7 +442,7 @@ METHODS = (
 
 @cache
 def roster() -> tuple[Joined, ...]:
-    return absent_in_2().position().roster
+    return absent_in_2().checkpoint().roster
 
 
 @settings(max_examples=40)

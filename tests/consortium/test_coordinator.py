@@ -1,4 +1,4 @@
-"""The coordinator maps a position to the next one and keeps nothing else."""
+"""The coordinator maps a checkpoint to the next one and keeps nothing else."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import torch
 from deployed import NAMES, World, away, terms_of
 from oracles import naive
 
-from motifair.consortium.checkpoint import load_position, save_position
-from motifair.consortium.coordinator import Position
+from motifair.consortium.checkpoint import load_checkpoint, save_checkpoint
+from motifair.consortium.coordinator import Checkpoint
 from motifair.consortium.wire import Download
 from motifair.statements.accounts import Accounts
 from motifair.statements.verification import verify
@@ -36,7 +36,7 @@ def finished() -> World:
     return world
 
 
-def assert_same(ours: Position, theirs: Position) -> None:
+def assert_same(ours: Checkpoint, theirs: Checkpoint) -> None:
     assert (ours.roster, ours.tasks, ours.entry) == (theirs.roster, theirs.tasks, theirs.entry)
     for name, tensor in vars(theirs.server).items():
         if name != "memory":
@@ -49,44 +49,44 @@ def accounts_of(world: World) -> Accounts:
 
 
 def test_a_position_comes_back_from_its_file_as_it_was(tmp_path: Path) -> None:
-    position = after_two().position()
-    save_position(tmp_path / "there", position)
-    found = load_position(tmp_path / "there")
+    checkpoint = after_two().checkpoint()
+    save_checkpoint(tmp_path / "there", checkpoint)
+    found = load_checkpoint(tmp_path / "there")
     assert found is not None
-    assert_same(found, position)
-    assert load_position(tmp_path / "elsewhere") is None
+    assert_same(found, checkpoint)
+    assert load_checkpoint(tmp_path / "elsewhere") is None
 
 
 def test_the_same_position_and_answers_give_the_same_position_twice() -> None:
     world = after_two()
-    coordinator, position = world.coordinator(), world.position()
-    replies = {name: world.site(name)(task) for name, task in position.tasks.items()}
-    accepted, rejected = coordinator.collect(position.tasks, replies, position.roster)
+    coordinator, checkpoint = world.coordinator(), world.checkpoint()
+    replies = {name: world.site(name)(task) for name, task in checkpoint.tasks.items()}
+    accepted, rejected = coordinator.collect(checkpoint.tasks, replies, checkpoint.roster)
     assert rejected == {}
-    first, _ = coordinator.next(position, accounts_of(world), accepted, {}, {})
-    again, _ = world.coordinator().next(world.position(), accounts_of(world), accepted, {}, {})
+    first, _ = coordinator.next(checkpoint, accounts_of(world), accepted, {}, {})
+    again, _ = world.coordinator().next(world.checkpoint(), accounts_of(world), accepted, {}, {})
     assert_same(first, again)
-    assert_same(position, world.position())  # and it is left as it was
+    assert_same(checkpoint, world.checkpoint())  # and it is left as it was
     assert first.round == 3
     assert first.entry.to_json() == finished().rounds()[2].to_json()
 
 
 def test_the_order_in_which_answers_came_does_not_matter() -> None:
     world = after_two()
-    coordinator, position = world.coordinator(), world.position()
-    replies = {name: world.site(name)(position.tasks[name]) for name in reversed(NAMES)}
-    accepted, _ = coordinator.collect(position.tasks, replies, position.roster)
-    found, _ = coordinator.next(position, accounts_of(world), accepted, {}, {})
+    coordinator, checkpoint = world.coordinator(), world.checkpoint()
+    replies = {name: world.site(name)(checkpoint.tasks[name]) for name in reversed(NAMES)}
+    accepted, _ = coordinator.collect(checkpoint.tasks, replies, checkpoint.roster)
+    found, _ = coordinator.next(checkpoint, accounts_of(world), accepted, {}, {})
     assert found.entry.to_json() == finished().rounds()[2].to_json()
 
 
 def test_a_line_has_the_reason_in_one_printable_line() -> None:
     world = after_two()
-    coordinator, position = world.coordinator(), world.position()
-    replies = {name: world.site(name)(position.tasks[name]) for name in NAMES[:2]}
-    accepted, _ = coordinator.collect(position.tasks, replies, position.roster)
+    coordinator, checkpoint = world.coordinator(), world.checkpoint()
+    replies = {name: world.site(name)(checkpoint.tasks[name]) for name in NAMES[:2]}
+    accepted, _ = coordinator.collect(checkpoint.tasks, replies, checkpoint.roster)
     bad = {"bank-c": "a\nreason\x00" + 500 * "x"}
-    found, _ = coordinator.next(position, accounts_of(world), accepted, bad, {"bank-d": "asleep"})
+    found, _ = coordinator.next(checkpoint, accounts_of(world), accepted, bad, {"bank-d": "asleep"})
     lines = {line.agent: line for line in found.entry.lines}
     assert lines["bank-c"].status == "rejected"
     assert lines["bank-c"].reason.startswith("a reason xxx")
@@ -142,7 +142,7 @@ def test_a_newcomer_begins_with_an_equal_share_and_a_part_of_the_model(
     folder = tmp_path / "world"
     first = World(folder, terms_of(members=NAMES[:3]))
     first.drive(rounds=2)
-    weights = first.position().server.weights.float()
+    weights = first.checkpoint().server.weights.float()
     world = World(folder, terms_of(members=NAMES))
     world.drive(rounds=1)
     coordinator = world.coordinator()
@@ -169,7 +169,7 @@ def test_who_stays_keeps_its_running_alignment_and_a_newcomer_begins_with_its_ow
     how = {"alignment_against": "peers", "alignment_rate": 0.25}
     old = World(tmp_path / "world", terms_of(members=first, **how))
     old.drive(rounds=2)
-    before = dict(zip(first, old.position().server.alignment.tolist(), strict=True))
+    before = dict(zip(first, old.checkpoint().server.alignment.tolist(), strict=True))
     world = World(tmp_path / "world", terms_of(members=then, **how))
     world.drive(rounds=1)
     sent = [world.upload(name, 3) for name in then]
@@ -181,7 +181,7 @@ def test_who_stays_keeps_its_running_alignment_and_a_newcomer_begins_with_its_ow
         0.75 * before[name] + 0.25 * phi if name in before else phi
         for name, phi in zip(then, votes, strict=True)
     ]
-    assert world.position().server.alignment.tolist() == pytest.approx(wanted)
+    assert world.checkpoint().server.alignment.tolist() == pytest.approx(wanted)
 
 
 @pytest.mark.parametrize(("first", "then"), [(0.0, 0.4), (0.4, 0.0), (0.4, 0.2)])

@@ -185,7 +185,7 @@ def test_models_and_accuracies_at_the_end_are_those_of_a_simulation(name: str) -
         for part, tensor in theirs.items():
             assert torch.equal(ours[part], tensor), part
         assert (state.own is not None) == (simulation.method.own_weight > 0)
-    assert torch.equal(world.position().server.weights, last.state.server.weights)
+    assert torch.equal(world.checkpoint().server.weights, last.state.server.weights)
     accuracy, _ = simulation.agents.evaluate(last.state.agents)
     found = read_json(world.folder / "run" / "result.json")["accuracy"]
     assert found == dict(zip(NAMES, accuracy.tolist(), strict=True))
@@ -248,7 +248,7 @@ def test_a_site_does_not_depend_on_what_the_others_do_meanwhile(tmp_path: Path) 
 
 
 def shared_motifs(world: World, name: str) -> set[str]:
-    return {m for j in world.position().roster if j.name == name for m in j.motifs}
+    return {m for j in world.checkpoint().roster if j.name == name for m in j.motifs}
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -279,7 +279,7 @@ def test_a_task_holds_the_reward_of_that_agent_alone() -> None:
 def test_a_task_holds_the_prototypes_of_the_agents_own_motifs_alone() -> None:
     world = deployed("motifair")
     coordinator: Coordinator = world.coordinator()
-    server = coordinator.server(world.position().roster)
+    server = coordinator.server(world.checkpoint().roster)
     simulation, rounds = simulated("motifair")
     states = [simulation.start(), *(found.state for found in rounds)]
     union = sorted({m for name in NAMES for m in shared_motifs(world, name)})

@@ -62,7 +62,7 @@ def accuracy(world: World) -> float:
     unseen = [np.flatnonzero(made.owner == k)[24:] for k in range(len(NAMES))]
     graphs = made.graphs.select(np.sort(np.concatenate(unseen)))
     coordinator, schema = world.coordinator(), world.terms.schema
-    weights = server_model(coordinator, world.position())
+    weights = server_model(coordinator, world.checkpoint())
     folder = world.folder / "model"
     card = {"classes": list(schema.classes)}
     save_model(folder, weights, coordinator.model, schema_features(schema), card)
@@ -98,7 +98,7 @@ def only(rounds: range, change: Change) -> Change:
 def test_an_update_far_too_long_harms_nobody_but_its_sender(rounds: range) -> None:
     assert honest() > 0.85
     world, without = ran(only(rounds, reversed_update(999.0))), ran(away=rounds)
-    assert torch.equal(world.position().server.weights, without.position().server.weights)
+    assert torch.equal(world.checkpoint().server.weights, without.checkpoint().server.weights)
     if len(rounds) == 1:  # else the others lack what it could have taught them
         assert accuracy(world) > honest() - NOISE
     for entry in world.rounds():
@@ -154,7 +154,7 @@ def test_claiming_graphs_without_number_is_claiming_twice_as_many_as_the_others(
         return change
 
     world, twice = ran(claim(10**9)), ran(claim(2 * 21))
-    assert torch.equal(world.position().server.weights, twice.position().server.weights)
+    assert torch.equal(world.checkpoint().server.weights, twice.checkpoint().server.weights)
     assert accuracy(world) > 0.7  # it would be 0.5
 
 
@@ -162,13 +162,14 @@ def test_sizes_count_as_far_as_the_terms_say() -> None:
     def claim(task: Download, upload: Upload) -> Upload:
         return replace(upload, graphs=1000)
 
-    assert ran(claim, rounds=1).position().roster[1].graphs == 1000  # what it said stays on record
+    # The claim itself stays on record.
+    assert ran(claim, rounds=1).checkpoint().roster[1].graphs == 1000
     assert sizes(ran(claim, rounds=1)) == [21, 42, 21, 21]
     assert sizes(ran(claim, rounds=1, max_size_ratio=100.0)) == [21, 1000, 21, 21]
 
 
 def sizes(world: World) -> list[int]:
-    found: list[int] = world.coordinator().server(world.position().roster).graphs.tolist()
+    found: list[int] = world.coordinator().server(world.checkpoint().roster).graphs.tolist()
     return found
 
 

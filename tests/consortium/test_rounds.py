@@ -19,9 +19,9 @@ from deployed import NAMES, Answer, World, away, key_of, terms_of
 
 from motifair import files
 from motifair.consortium import rounds as drive_module
-from motifair.consortium.coordinator import Position
+from motifair.consortium.coordinator import Checkpoint
 from motifair.consortium.keys import signer
-from motifair.consortium.rounds import POSITION, RESULT, server_model
+from motifair.consortium.rounds import CHECKPOINT, RESULT, server_model
 from motifair.consortium.store.lease import LedgerUnavailable
 from motifair.consortium.store.ledger import Ledger, open_ledger
 from motifair.consortium.terms import FederationTerms
@@ -101,12 +101,12 @@ class Instants:
 
 def end_of(world: World) -> dict[str, Any]:
     """All that must be the same, however a run came to its end."""
-    run, position = world.folder / "run", world.position()
+    run, checkpoint = world.folder / "run", world.checkpoint()
     sites = {name: world.site(name).state(world.run) for name in world.terms.members}
-    state = vars(position.server)
+    state = vars(checkpoint.server)
     return {
         "entries": [e.to_json() for e in world.entries()],
-        "position": (position.roster, position.tasks, position.entry.to_json()),
+        "checkpoint": (checkpoint.roster, checkpoint.tasks, checkpoint.entry.to_json()),
         "server": {name: state[name].tolist() for name in state if name != "memory"},
         "result": read_json(run / RESULT),
         "sites": {
@@ -189,16 +189,16 @@ def test_a_crash_between_position_and_ledger_is_mended_before_anything_else() ->
     world = World(new_folder(), few())
     world.drive(rounds=1)
     with pytest.MonkeyPatch.context() as patch:
-        save = drive_module.save_position
+        save = drive_module.save_checkpoint
 
-        def saved_last(path: Path, position: Position) -> None:
-            save(path, position)
+        def saved_last(path: Path, checkpoint: Checkpoint) -> None:
+            save(path, checkpoint)
             raise Crash
 
-        patch.setattr(drive_module, "save_position", saved_last)
+        patch.setattr(drive_module, "save_checkpoint", saved_last)
         with pytest.raises(Crash):
             world.drive(rounds=1)
-    assert (world.position().round, len(world.rounds())) == (2, 1)
+    assert (world.checkpoint().round, len(world.rounds())) == (2, 1)
     world.tasks.clear()
     assert world.drive(rounds=0) is True
     assert len(world.rounds()) == 2
@@ -253,12 +253,12 @@ def test_a_full_disk_at_the_server_loses_nothing() -> None:
     wanted, _ = undisturbed()
     world = World(new_folder(), few())
     world.drive(rounds=1)
-    before = (world.folder / "run" / POSITION).read_bytes()
+    before = (world.folder / "run" / CHECKPOINT).read_bytes()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "_flush", full_disk(world.folder / "run"))
         with pytest.raises((OSError, MotifairError)):
             world.drive()
-    assert (world.folder / "run" / POSITION).read_bytes() == before
+    assert (world.folder / "run" / CHECKPOINT).read_bytes() == before
     assert not [p for p in (world.folder / "run").rglob(".*") if p.is_file()]
     assert world.drive()
     assert end_of(world) == wanted
@@ -332,7 +332,7 @@ def position_of_another_history(world: World) -> None:
     """The same run of the same members, in which somebody else was away."""
     other = World(new_folder(), world.terms, away({"bank-b": {1}}))
     other.drive(rounds=1)
-    shutil.copy(other.folder / "run" / POSITION, world.folder / "run" / POSITION)
+    shutil.copy(other.folder / "run" / CHECKPOINT, world.folder / "run" / CHECKPOINT)
 
 
 def test_a_position_of_another_history_than_the_ledgers_is_refused() -> None:
@@ -348,10 +348,10 @@ def test_a_position_of_another_history_than_the_ledgers_is_refused() -> None:
 def test_a_position_that_is_older_than_the_ledger_is_refused() -> None:
     world = World(new_folder(), terms_of(members=NAMES[:2], rounds=4))
     world.drive(rounds=1)
-    older = (world.folder / "run" / POSITION).read_bytes()
+    older = (world.folder / "run" / CHECKPOINT).read_bytes()
     world.drive(rounds=1)
     before = [e.to_json() for e in world.entries()]
-    (world.folder / "run" / POSITION).write_bytes(older)
+    (world.folder / "run" / CHECKPOINT).write_bytes(older)
     with pytest.raises(MotifairError):
         world.drive()
     assert [e.to_json() for e in world.entries()] == before
@@ -377,7 +377,7 @@ def test_a_lost_position_is_not_begun_anew_over_a_ledger_that_has_rounds() -> No
     world = World(new_folder(), terms_of(members=NAMES[:2], rounds=4))
     world.drive(rounds=2)
     before = [e.to_json() for e in world.entries()]
-    (world.folder / "run" / POSITION).unlink()
+    (world.folder / "run" / CHECKPOINT).unlink()
     with pytest.raises(MotifairError):
         world.drive()
     assert [e.to_json() for e in world.entries()] == before
@@ -386,7 +386,7 @@ def test_a_lost_position_is_not_begun_anew_over_a_ledger_that_has_rounds() -> No
 def test_a_damaged_position_is_one_sentence() -> None:
     world = World(new_folder(), few())
     world.drive(rounds=1)
-    path = world.folder / "run" / POSITION
+    path = world.folder / "run" / CHECKPOINT
     path.write_bytes(path.read_bytes()[:-10])
     with pytest.raises(MotifairError, match="is damaged; put back a copy"):
         world.drive()
@@ -505,9 +505,9 @@ def test_the_result_has_the_head_and_the_accuracy_of_every_agent() -> None:
 def test_the_servers_model_is_a_whole_row() -> None:
     world = World(new_folder(), few(share="conv"))
     world.drive()
-    coordinator, position = world.coordinator(), world.position()
-    row = server_model(coordinator, position)
+    coordinator, checkpoint = world.coordinator(), world.checkpoint()
+    row = server_model(coordinator, checkpoint)
     initial = coordinator.model.layout.initial(world.terms.config.seed, torch.float32)
-    assert torch.equal(row[coordinator.shared], position.server.weights.float())
+    assert torch.equal(row[coordinator.shared], checkpoint.server.weights.float())
     assert not torch.equal(row[coordinator.shared], initial[coordinator.shared])
     assert torch.equal(row[coordinator.shared.stop :], initial[coordinator.shared.stop :])

@@ -181,7 +181,7 @@ def collected(answer: bytes, name: str = ME) -> Accepted | str:
     world = honest_world()
     task = world.tasks[name, ROUND]
     accepted, rejected = world.coordinator().collect(
-        {name: task}, {name: answer}, world.position().roster
+        {name: task}, {name: answer}, world.checkpoint().roster
     )
     return accepted[name] if name in accepted else rejected[name]
 

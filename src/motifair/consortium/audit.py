@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from motifair.consortium.coordinator import Coordinator, Position
+from motifair.consortium.coordinator import Checkpoint, Coordinator
 from motifair.consortium.terms import FederationTerms
 from motifair.consortium.validation import Accepted
 from motifair.errors import MotifairError
@@ -23,14 +23,14 @@ def audit(terms: FederationTerms, folder: Path, entries: Sequence[Entry]) -> Ver
     if not entries:
         raise MotifairError("The ledger has no entry of this run; check its name.")
     run = entries[0].run
-    accounts, position = Accounts(run), None
+    accounts, checkpoint = Accounts(run), None
     rounds = 0
     for entry in entries:
-        made = _again(terms, folder, entry, position, accounts)
+        made = _again(terms, folder, entry, checkpoint, accounts)
         if made.entry != entry:
             return Verdict(run, entry.number, rounds, accounts.head, _difference(entry, made.entry))
         accounts.add(entry)
-        position, rounds = made, entry.round
+        checkpoint, rounds = made, entry.round
     return Verdict(run, len(entries), rounds, accounts.head)
 
 
@@ -38,29 +38,29 @@ def _again(
     terms: FederationTerms,
     folder: Path,
     entry: Entry,
-    position: Position | None,
+    checkpoint: Checkpoint | None,
     accounts: Accounts,
-) -> Position:
-    """Make the position after an entry from the one before it."""
+) -> Checkpoint:
+    """Make the checkpoint after an entry from the one before it."""
     if entry.kind == "terms":
         agreed = AgreedTerms.from_json(entry.terms)
         now = _as_agreed(terms, agreed)
         coordinator = _coordinator(now, entry.run, agreed)
-        before = {j.name for j in position.roster} if position else set()
+        before = {j.name for j in checkpoint.roster} if checkpoint else set()
         new = [name for name in now.members if name not in before]
         tasks = coordinator.invitations()
         joined = _uploads(coordinator, folder, 0, {n: tasks[n] for n in new}, None)
-        if position is None:
+        if checkpoint is None:
             return coordinator.open(joined, accounts)
-        return coordinator.change(position, joined, accounts)
-    if position is None:
+        return coordinator.change(checkpoint, joined, accounts)
+    if checkpoint is None:
         raise MotifairError("The ledger does not begin with terms; verify it first.")
     coordinator = _coordinator(_as_agreed(terms, accounts.agreed), entry.run, accounts.agreed)
-    there = {x.agent: position.tasks[x.agent] for x in entry.lines if x.status == "present"}
-    accepted = _uploads(coordinator, folder, entry.round, there, position)
+    there = {x.agent: checkpoint.tasks[x.agent] for x in entry.lines if x.status == "present"}
+    accepted = _uploads(coordinator, folder, entry.round, there, checkpoint)
     rejected = {x.agent: x.reason for x in entry.lines if x.status == "rejected"}
     absent = {x.agent: x.reason for x in entry.lines if x.status == "absent"}
-    return coordinator.next(position, accounts, accepted, rejected, absent)[0]
+    return coordinator.next(checkpoint, accounts, accepted, rejected, absent)[0]
 
 
 def _as_agreed(terms: FederationTerms, agreed: AgreedTerms) -> FederationTerms:
@@ -79,7 +79,7 @@ def _uploads(
     folder: Path,
     round: int,
     tasks: dict[str, bytes],
-    position: Position | None,
+    checkpoint: Checkpoint | None,
 ) -> dict[str, Accepted]:
     """Read and check the uploads of a round."""
     sealed = {}
@@ -90,7 +90,7 @@ def _uploads(
                 f"{path} is missing; an audit needs the uploads that retain_uploads keeps."
             )
         sealed[name] = path.read_bytes()
-    accepted, rejected = coordinator.collect(tasks, sealed, position.roster if position else ())
+    accepted, rejected = coordinator.collect(tasks, sealed, checkpoint.roster if checkpoint else ())
     for name, reason in rejected.items():
         raise MotifairError(f"The upload of {name} in round {round} cannot be used: {reason}.")
     return accepted

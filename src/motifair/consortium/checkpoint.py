@@ -1,4 +1,4 @@
-"""Positions of a deployed run on disk: one file, either whole or not there."""
+"""Checkpoints of a deployed run on disk: one file, either whole or not there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from motifair.consortium.coordinator import Joined, Position
+from motifair.consortium.coordinator import Checkpoint, Joined
 from motifair.errors import MotifairError
 from motifair.federation.server import ServerState
 from motifair.files import write_atomic
@@ -22,23 +22,23 @@ FORMAT = "motifair-position-1"
 _STATE = tuple(f.name for f in fields(ServerState) if f.name != "memory")
 
 
-def save_position(path: Path, position: Position) -> None:
-    """Write a position."""
+def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint."""
     tensors: dict[str, Tensor] = {
-        f"server.{name}": getattr(position.server, name).clone().contiguous() for name in _STATE
+        f"server.{name}": getattr(checkpoint.server, name).clone().contiguous() for name in _STATE
     }
-    for name, task in position.tasks.items():
+    for name, task in checkpoint.tasks.items():
         tensors[f"task.{name}"] = torch.from_numpy(np.frombuffer(task, np.uint8).copy())
     about = {
         "format": FORMAT,
-        "roster": json.dumps([vars(j) for j in position.roster]),
-        "entry": position.entry.to_json(),
+        "roster": json.dumps([vars(j) for j in checkpoint.roster]),
+        "entry": checkpoint.entry.to_json(),
     }
     write_atomic(path, lambda temporary: save_file(tensors, temporary, about))
 
 
-def load_position(path: Path) -> Position | None:
-    """Read a position; None where there is none yet."""
+def load_checkpoint(path: Path) -> Checkpoint | None:
+    """Read a checkpoint; None where there is none yet."""
     if not path.exists():
         return None
     try:
@@ -48,11 +48,11 @@ def load_position(path: Path) -> Position | None:
     except (SafetensorError, OSError) as error:
         raise MotifairError(f"{path} is damaged; put back a copy of it.") from error
     if about.get("format") != FORMAT:
-        raise MotifairError(f"{path} is no position of a run; use another folder.")
+        raise MotifairError(f"{path} is no checkpoint of a run; use another folder.")
     roster = tuple(
         Joined(j["name"], j["graphs"], tuple(j["motifs"])) for j in json.loads(about["roster"])
     )
-    return Position(
+    return Checkpoint(
         roster,
         ServerState(**{name: tensors[f"server.{name}"] for name in _STATE}),
         {j.name: tensors[f"task.{j.name}"].numpy().tobytes() for j in roster},

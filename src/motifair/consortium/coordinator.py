@@ -1,7 +1,7 @@
 """The server of a deployed federation: tasks out, uploads in, one round after another.
 
-It maps a `Position` to the next one and keeps nothing else, so that a run can go on from any
-position that was saved.
+It maps a `Checkpoint` to the next one and keeps nothing else, so that a run can go on from any
+checkpoint that was saved.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Joined:
 
 
 @dataclass(frozen=True)
-class Position:
+class Checkpoint:
     """Where a run stands: who joined, the server's state, the tasks of the next round by agent,
     and the last entry of the ledger.
     """
@@ -87,7 +87,7 @@ class Coordinator:
         """Return the tasks that ask members to join."""
         return {name: self._task(name, JOIN, 0).encode() for name in self.terms.members}
 
-    def open(self, accepted: Mapping[str, Accepted], accounts: Accounts) -> Position:
+    def open(self, accepted: Mapping[str, Accepted], accounts: Accounts) -> Checkpoint:
         """Begin with what all members said when they joined."""
         roster = tuple(
             Joined(name, accepted[name].upload.graphs, accepted[name].upload.motifs)
@@ -102,38 +102,40 @@ class Coordinator:
         entry = accounts.agree(self.agreed)
         nothing = torch.zeros(len(roster), len(state.weights))
         downloads = Downloads(nothing, torch.ones(len(roster)), *server.for_agents(state))
-        return Position(roster, state, self._tasks(roster, state, downloads, entry, set()), entry)
+        return Checkpoint(roster, state, self._tasks(roster, state, downloads, entry, set()), entry)
 
     def change(
-        self, position: Position, accepted: Mapping[str, Accepted], accounts: Accounts
-    ) -> Position:
+        self, checkpoint: Checkpoint, accepted: Mapping[str, Accepted], accounts: Accounts
+    ) -> Checkpoint:
         """Go on with other members, or other terms or keys of the same: `accepted` has what
         newcomers said when they joined.
 
         A newcomer begins with the value 1/N; those who stay share the rest in proportion. Motifs
         that only members who left had are forgotten.
         """
-        stayed = {j.name: j for j in position.roster if j.name in self.terms.members}
+        stayed = {j.name: j for j in checkpoint.roster if j.name in self.terms.members}
         new = {n: Joined(n, a.upload.graphs, a.upload.motifs) for n, a in accepted.items()}
         roster = tuple((stayed | new)[name] for name in self.terms.members)
         server = self.server(roster)
-        state = position.server
-        if roster != position.roster:
-            state = self._carried(position, roster, server)
+        state = checkpoint.server
+        if roster != checkpoint.roster:
+            state = self._carried(checkpoint, roster, server)
         entry = accounts.agree(self.agreed)
         nothing = torch.zeros(len(roster), len(state.weights))
         downloads = Downloads(nothing, torch.ones(len(roster)), *server.for_agents(state))
         tasks = self._tasks(roster, state, downloads, entry, set(new))
         for name in stayed:  # what they were to be told is still to be told
-            told, now = Download.decode(position.tasks[name]), Download.decode(tasks[name])
+            told, now = Download.decode(checkpoint.tasks[name]), Download.decode(tasks[name])
             about = {f: getattr(now, f) for f in ("task", "terms", "number", "head")}
             tasks[name] = replace(told, **about).encode()
-        return Position(roster, state, tasks, entry)
+        return Checkpoint(roster, state, tasks, entry)
 
-    def _carried(self, position: Position, roster: Sequence[Joined], server: Server) -> ServerState:
-        old, fresh = position.server, server.start(position.server.weights)
-        worth = {j.name: float(v) for j, v in zip(position.roster, old.value, strict=True)}
-        aligned = {j.name: float(v) for j, v in zip(position.roster, old.alignment, strict=True)}
+    def _carried(
+        self, checkpoint: Checkpoint, roster: Sequence[Joined], server: Server
+    ) -> ServerState:
+        old, fresh = checkpoint.server, server.start(checkpoint.server.weights)
+        worth = {j.name: float(v) for j, v in zip(checkpoint.roster, old.value, strict=True)}
+        aligned = {j.name: float(v) for j, v in zip(checkpoint.roster, old.alignment, strict=True)}
         kept = sum(worth.get(j.name, 0.0) for j in roster)
         newcomers = sum(j.name not in worth for j in roster)
         rest = 1 - newcomers / len(roster)
@@ -143,7 +145,7 @@ class Coordinator:
         ]
         prototypes, active = fresh.prototypes, fresh.active
         if self.method.uses_motifs:
-            before = MotifIndex.of([j.motifs for j in position.roster]).keys
+            before = MotifIndex.of([j.motifs for j in checkpoint.roster]).keys
             place = {key: k for k, key in enumerate(before)}
             keys = MotifIndex.of([j.motifs for j in roster]).keys
             here = torch.tensor(
@@ -203,37 +205,37 @@ class Coordinator:
 
     def next(
         self,
-        position: Position,
+        checkpoint: Checkpoint,
         accounts: Accounts,
         accepted: Mapping[str, Accepted],
         rejected: Mapping[str, str],
         absent: Mapping[str, str],
-    ) -> tuple[Position, Record]:
+    ) -> tuple[Checkpoint, Record]:
         """Take a round: value, settle, and make the tasks of the next one.
 
         Below the quorum, or where the values of the present add up to nothing, there is no
         evidence: all keep their values, and nobody is rewarded.
         """
-        roster, server = position.roster, self.server(position.roster)
+        roster, server = checkpoint.roster, self.server(checkpoint.roster)
         present = torch.tensor([j.name in accepted for j in roster])
         enough = len(accepted) >= self.terms.quorum
-        idle = not enough or float(position.server.value[present].sum()) <= 0
+        idle = not enough or float(checkpoint.server.value[present].sum()) <= 0
         if not idle:
             uploads = self._uploads(roster, accepted)
             state, downloads, record = serve_round(
-                server, position.server, uploads, None if present.all() else present
+                server, checkpoint.server, uploads, None if present.all() else present
             )
             row = {name: column.numpy() for name, column in record.items()}
-            check_round(self.method, position.round + 1, [j.name for j in roster], row)
+            check_round(self.method, checkpoint.round + 1, [j.name for j in roster], row)
         else:
-            state, downloads, record = self._idle(server, position.server)
+            state, downloads, record = self._idle(server, checkpoint.server)
         entry = accounts.settle(self._lines(roster, record, accepted, rejected, absent))
         lost = {name for name, reason in absent.items() if LOST in reason}
         # Where all stand at the server's model, whoever did not move with it is behind.
         away = {j.name for j in roster if idle or j.name not in accepted}
         behind = away if self.method.returning == "server" else lost
         tasks = self._tasks(roster, state, downloads, entry, behind)
-        return Position(roster, state, tasks, entry), record
+        return Checkpoint(roster, state, tasks, entry), record
 
     def server(self, roster: Sequence[Joined]) -> Server:
         """Return the server of these members."""

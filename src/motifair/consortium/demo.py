@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 
 from motifair.consortium.agent_process import HANDLER, make_handler, settings_of, state_of
-from motifair.consortium.checkpoint import load_position
+from motifair.consortium.checkpoint import load_checkpoint
 from motifair.consortium.coordinator import Coordinator
 from motifair.consortium.operate import run_federation, status
 from motifair.consortium.operator_folder import OPERATOR, SERVER, OperatorFolder
-from motifair.consortium.rounds import POSITION, Drive
+from motifair.consortium.rounds import CHECKPOINT, Drive
 from motifair.consortium.store.ledger import open_ledger
 from motifair.consortium.transports.inprocess import InProcess
 from motifair.errors import MotifairError
@@ -181,9 +181,9 @@ def empty_round(operator: OperatorFolder, rounds: int, tell: Tell) -> float:
     """Return the median seconds of a round in which agents only echo what they are sent."""
     from motifair.consortium.transports.nvflare.segments import run_segment
 
-    position = load_position(operator.run(RUN) / POSITION)
-    assert position is not None
-    size = max(len(task) for task in position.tasks.values())
+    checkpoint = load_checkpoint(operator.run(RUN) / CHECKPOINT)
+    assert checkpoint is not None
+    size = max(len(task) for task in checkpoint.tasks.values())
     with running(operator, "motifair.consortium.transports.echo:make_echo", tell):
         tell("rounds in which nobody does anything")
         run_segment(

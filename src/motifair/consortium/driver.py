@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from motifair.consortium.coordinator import Coordinator, Position
+from motifair.consortium.coordinator import Checkpoint, Coordinator
 from motifair.consortium.keys import signer
 from motifair.consortium.member_data import schema_features
 from motifair.consortium.operator_folder import OperatorFolder
@@ -46,8 +46,8 @@ def _drive(transport: Transport, operator: OperatorFolder, segment: dict[str, An
     coordinator = Coordinator(run, operator.terms, operator.keys(), public_text(key))
     folder = operator.run(run)
 
-    def keep(position: Position) -> None:
-        _export(coordinator, position, folder / "model")
+    def keep(checkpoint: Checkpoint) -> None:
+        _export(coordinator, checkpoint, folder / "model")
 
     with open_ledger(operator.ledger, write=True) as ledger:
         watch = Watch(folder / "times.txt")
@@ -55,20 +55,20 @@ def _drive(transport: Transport, operator: OperatorFolder, segment: dict[str, An
         return go_on(rounds=segment["rounds"])
 
 
-def _export(coordinator: Coordinator, position: Position, folder: Path) -> None:
+def _export(coordinator: Coordinator, checkpoint: Checkpoint, folder: Path) -> None:
     terms = coordinator.terms
     card = {
         "method": terms.config.method,
         "agent": "server",
-        "rounds": position.round,
-        "ledger_head": position.entry.hash,
+        "rounds": checkpoint.round,
+        "ledger_head": checkpoint.entry.hash,
         "classes": list(terms.schema.classes),
         "privacy": {
             **statement(terms.privacy, terms.config.rounds),
             "covers": "what was sent to the server, and so this model",
         },
     }
-    weights = server_model(coordinator, position)
+    weights = server_model(coordinator, checkpoint)
     save_model(folder, weights, coordinator.model, schema_features(terms.schema), card)
 
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from motifair.consortium.checkpoint import load_position
+from motifair.consortium.checkpoint import load_checkpoint
 from motifair.consortium.driver import DRIVER
 from motifair.consortium.operator_folder import OPERATOR, OperatorFolder
-from motifair.consortium.rounds import POSITION, RESULT
+from motifair.consortium.rounds import CHECKPOINT, RESULT
 from motifair.consortium.store.ledger import open_ledger
 from motifair.consortium.terms import NAME
 from motifair.errors import MotifairError
@@ -41,9 +41,9 @@ class Status:
 
 def status(operator: OperatorFolder, run: str) -> Status:
     """Look at where a run stands."""
-    position = load_position(operator.run(run) / POSITION)
+    checkpoint = load_checkpoint(operator.run(run) / CHECKPOINT)
     finished = (operator.run(run) / RESULT).exists()
-    return Status(None if position is None else position.entry, finished)
+    return Status(None if checkpoint is None else checkpoint.entry, finished)
 
 
 def run_federation(

@@ -1,9 +1,9 @@
 """The rounds of a deployed run, so that a crash at any instant loses and repeats no payment.
 
-After each round the position is saved, with the round's entry in it, and then the entry goes into
-the ledger, where the same entry twice is one. Whoever goes on from a saved position gives its entry
-to the ledger again first. A round that was not saved is made anew, and since agents answer the same
-task with the same bytes, it comes out the same.
+After each round the checkpoint is saved, with the round's entry in it, and then the entry goes into
+the ledger, where the same entry twice is one. Whoever goes on from a saved checkpoint gives its
+entry to the ledger again first. A round that was not saved is made anew, and since agents answer
+the same task with the same bytes, it comes out the same.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 import torch
 
 from motifair.consortium.agent import OTHER_TERMS
-from motifair.consortium.checkpoint import load_position, save_position
-from motifair.consortium.coordinator import Coordinator, Position
+from motifair.consortium.checkpoint import load_checkpoint, save_checkpoint
+from motifair.consortium.coordinator import Checkpoint, Coordinator
 from motifair.consortium.live import LIVE, Live
 from motifair.consortium.store.lease import LedgerUnavailable
 from motifair.consortium.store.ledger import Ledger
@@ -29,7 +29,7 @@ from motifair.files import write_atomic, write_json
 from motifair.statements.accounts import Accounts
 from motifair.statements.entry import Entry
 
-POSITION, RESULT = "position.safetensors", "result.json"
+CHECKPOINT, RESULT = "position.safetensors", "result.json"
 JOIN_TRIES = 3
 PATIENCE = 600.0  # seconds that a ledger may be away before the run ends
 
@@ -40,7 +40,7 @@ Tell = Callable[[Entry], None]
 class Drive:
     """All that a run needs on the server's side; `folder` is its own.
 
-    `tell` hears of every entry, `keep` of the last position, before the run counts as finished.
+    `tell` hears of every entry, `keep` of the last checkpoint, before the run counts as finished.
     `sign` signs entries with the key of the coordinator's `operator`.
     """
 
@@ -49,7 +49,7 @@ class Drive:
     ledger: Ledger
     folder: Path
     tell: Tell = lambda entry: None
-    keep: Callable[[Position], None] = lambda position: None
+    keep: Callable[[Checkpoint], None] = lambda checkpoint: None
     sign: Callable[[bytes], bytes] | None = None
 
     @cached_property
@@ -66,15 +66,15 @@ class Drive:
             return self._go_on(rounds)
 
     def _go_on(self, rounds: int | None) -> bool:
-        position = load_position(self.folder / POSITION)
-        if position is None:
-            position = self._open()
+        checkpoint = load_checkpoint(self.folder / CHECKPOINT)
+        if checkpoint is None:
+            checkpoint = self._open()
         else:
-            self._append(position.entry)
+            self._append(checkpoint.entry)
         accounts = self._accounts()
-        if accounts.head != position.entry.hash:
+        if accounts.head != checkpoint.entry.hash:
             raise MotifairError(
-                f"The ledger is ahead of {self.folder / POSITION}; "
+                f"The ledger is ahead of {self.folder / CHECKPOINT}; "
                 "put back the newest copy of that file, or start a new run."
             )
         if accounts.agreed.operator not in ("", self.coordinator.operator):
@@ -83,32 +83,32 @@ class Drive:
                 "the operator.key with which it began, or start a new run."
             )
         if accounts.agreed != self.coordinator.agreed:
-            position = self._change(position)
+            checkpoint = self._change(checkpoint)
             accounts = self._accounts()
         last = self.coordinator.terms.config.rounds
-        until = last if rounds is None else min(last, position.round + rounds)
-        while position.round < until:
-            position = self._round(position, accounts)
-        if position.round < last:
+        until = last if rounds is None else min(last, checkpoint.round + rounds)
+        while checkpoint.round < until:
+            checkpoint = self._round(checkpoint, accounts)
+        if checkpoint.round < last:
             return False
-        self._finish(position)
+        self._finish(checkpoint)
         return True
 
-    def _open(self) -> Position:
+    def _open(self) -> Checkpoint:
         accounts = self._accounts()
         if accounts.entries:
             raise MotifairError(
                 f"The ledger has run {self.coordinator.run} already, but there is no "
-                f"{self.folder / POSITION}; put back a copy of it, or start a new run."
+                f"{self.folder / CHECKPOINT}; put back a copy of it, or start a new run."
             )
         joined = self._join(self.coordinator.terms.members)
         return self._saved(self.coordinator.open(joined, accounts))
 
-    def _change(self, position: Position) -> Position:
+    def _change(self, checkpoint: Checkpoint) -> Checkpoint:
         """Let newcomers join and who left leave, and new terms and keys be known."""
-        before = {j.name for j in position.roster}
+        before = {j.name for j in checkpoint.roster}
         joined = self._join([n for n in self.coordinator.terms.members if n not in before])
-        return self._saved(self.coordinator.change(position, joined, self._accounts()))
+        return self._saved(self.coordinator.change(checkpoint, joined, self._accounts()))
 
     def _join(self, names: Sequence[str]) -> dict[str, Accepted]:
         """Ask members to join, until all of them did."""
@@ -143,17 +143,17 @@ class Drive:
         finally:
             self.live.closed()
 
-    def _saved(self, position: Position) -> Position:
-        """Make a position the one to go on from, and enter it in the ledger."""
-        save_position(self.folder / POSITION, position)
-        self._append(position.entry)
-        return position
+    def _saved(self, checkpoint: Checkpoint) -> Checkpoint:
+        """Make a checkpoint the one to go on from, and enter it in the ledger."""
+        save_checkpoint(self.folder / CHECKPOINT, checkpoint)
+        self._append(checkpoint.entry)
+        return checkpoint
 
-    def _round(self, position: Position, accounts: Accounts) -> Position:
-        tasks = position.tasks
-        replies, absent = self._exchange(position.round + 1, tasks)
-        accepted, rejected = self.coordinator.collect(tasks, replies, position.roster)
-        rejected |= self.coordinator.too_long(position.roster, accepted)
+    def _round(self, checkpoint: Checkpoint, accounts: Accounts) -> Checkpoint:
+        tasks = checkpoint.tasks
+        replies, absent = self._exchange(checkpoint.round + 1, tasks)
+        accepted, rejected = self.coordinator.collect(tasks, replies, checkpoint.roster)
+        rejected |= self.coordinator.too_long(checkpoint.roster, accepted)
         accepted = {name: a for name, a in accepted.items() if name not in rejected}
         differing = sorted(name for name, why in absent.items() if OTHER_TERMS in why)
         if differing and len(accepted) < self.coordinator.terms.quorum:
@@ -162,22 +162,22 @@ class Drive:
                 "present terms (motifair federation terms) and the same version of motifair, then "
                 "start this again."
             )
-        self._retain(position.round + 1, {name: replies[name] for name in accepted})
-        new, _ = self.coordinator.next(position, accounts, accepted, rejected, absent)
+        self._retain(checkpoint.round + 1, {name: replies[name] for name in accepted})
+        new, _ = self.coordinator.next(checkpoint, accounts, accepted, rejected, absent)
         accounts.add(self._saved(new).entry)
         return new
 
-    def _finish(self, position: Position) -> None:
+    def _finish(self, checkpoint: Checkpoint) -> None:
         """Let agents adopt their last reward, and write down how accurate they became."""
-        tasks = position.tasks
-        replies, _ = self._exchange(position.round, tasks)
-        accepted, _ = self.coordinator.collect(tasks, replies, position.roster)
+        tasks = checkpoint.tasks
+        replies, _ = self._exchange(checkpoint.round, tasks)
+        accepted, _ = self.coordinator.collect(tasks, replies, checkpoint.roster)
         found = {name: a.upload.accuracy for name, a in sorted(accepted.items())}
-        self.keep(position)
+        self.keep(checkpoint)
         result = {
             "run": self.coordinator.run,
-            "rounds": position.round,
-            "head": position.entry.hash,
+            "rounds": checkpoint.round,
+            "head": checkpoint.entry.hash,
             "accuracy": found,
         }
         write_json(self.folder / RESULT, result)
@@ -211,8 +211,8 @@ class Drive:
             write_atomic(folder / f"{name}.bin", sealed)
 
 
-def server_model(coordinator: Coordinator, position: Position) -> torch.Tensor:
+def server_model(coordinator: Coordinator, checkpoint: Checkpoint) -> torch.Tensor:
     """Return the server's model as a full row `(D,)`; what is not shared is as at the start."""
     row = coordinator.model.layout.initial(coordinator.terms.config.seed, torch.float32)
-    row[coordinator.shared] = position.server.weights.float()
+    row[coordinator.shared] = checkpoint.server.weights.float()
     return row

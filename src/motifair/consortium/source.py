@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from motifair.config import make_config
-from motifair.consortium.checkpoint import load_position
+from motifair.consortium.checkpoint import load_checkpoint
 from motifair.consortium.operator_folder import OperatorFolder
-from motifair.consortium.rounds import POSITION, RESULT
+from motifair.consortium.rounds import CHECKPOINT, RESULT
 from motifair.consortium.store.ledger import open_ledger
 from motifair.errors import MotifairError
 from motifair.files import read_json
@@ -21,8 +21,8 @@ def read_deployed(folder: Path, run: str | None = None) -> Source:
     operator = OperatorFolder(folder)
     entries, verdict = _read(operator.ledger, run)
     name = entries[0].run
-    position = load_position(operator.run(name) / POSITION)
-    roster = () if position is None else position.roster
+    checkpoint = load_checkpoint(operator.run(name) / CHECKPOINT)
+    roster = () if checkpoint is None else checkpoint.roster
     path = operator.run(name) / RESULT
     terms = next(AgreedTerms.from_json(e.terms) for e in reversed(entries) if e.kind == "terms")
     return Source(

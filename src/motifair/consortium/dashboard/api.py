@@ -184,15 +184,15 @@ def _statement(desk: Desk, view: View, agent: str, form: Form) -> str | bytes:
 
 def _roster(desk: Desk, run: str) -> tuple[dict[str, int], dict[str, tuple[str, ...]]]:
     """Return how many graphs and which motifs each agent has, where the run's folder is known."""
-    from motifair.consortium.checkpoint import load_position
-    from motifair.consortium.rounds import POSITION
+    from motifair.consortium.checkpoint import load_checkpoint
+    from motifair.consortium.rounds import CHECKPOINT
 
     folder = desk.feed.folder(run)
     try:
-        position = None if folder is None else load_position(folder / POSITION)
+        checkpoint = None if folder is None else load_checkpoint(folder / CHECKPOINT)
     except MotifairError:
-        position = None
-    roster = () if position is None else position.roster
+        checkpoint = None
+    roster = () if checkpoint is None else checkpoint.roster
     return {j.name: j.graphs for j in roster}, {j.name: j.motifs for j in roster}
 
 
