@@ -19,7 +19,7 @@ from motifair.consortium.member_data import own_holdout
 from motifair.consortium.rounds import Drive
 from motifair.consortium.store.ledger import open_ledger
 from motifair.consortium.terms import FederationTerms
-from motifair.consortium.transports import Heard
+from motifair.consortium.transports import OnReply
 from motifair.consortium.wire import Download, Upload, unseal
 from motifair.federation.agents import own_seed
 from motifair.federation.members import prepare
@@ -217,7 +217,7 @@ class Backwards:
         self.world = world
 
     def exchange(
-        self, tasks: dict[str, bytes], deadline: float, heard: Heard
+        self, tasks: dict[str, bytes], deadline: float, on_reply: OnReply
     ) -> tuple[dict[str, bytes], dict[str, str]]:
         round = {Download.decode(task).round for task in tasks.values()}.pop()
         found = {}

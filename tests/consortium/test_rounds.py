@@ -25,7 +25,7 @@ from motifair.consortium.rounds import CHECKPOINT, RESULT, server_model
 from motifair.consortium.store.lease import LedgerUnavailable
 from motifair.consortium.store.ledger import Ledger, open_ledger
 from motifair.consortium.terms import FederationTerms
-from motifair.consortium.transports import Heard
+from motifair.consortium.transports import OnReply
 from motifair.consortium.transports.inprocess import InProcess
 from motifair.consortium.wire import Download, digest, unseal
 from motifair.errors import MotifairError
@@ -85,10 +85,10 @@ class Instants:
             self(f"after entry {entry.number}")
 
         def exchanging(
-            transport: InProcess, tasks: Mapping[str, bytes], deadline: float, heard: Heard
+            transport: InProcess, tasks: Mapping[str, bytes], deadline: float, on_reply: OnReply
         ) -> tuple[dict[str, bytes], dict[str, str]]:
             self("before asking")
-            found = exchange(transport, tasks, deadline, heard)
+            found = exchange(transport, tasks, deadline, on_reply)
             self("after asking")
             return found
 

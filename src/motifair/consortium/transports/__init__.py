@@ -13,11 +13,11 @@ from typing import Protocol
 Handler = Callable[[bytes], bytes]
 """An agent: takes the bytes of a task, returns the bytes of its reply."""
 
-Heard = Callable[[str], None]
+OnReply = Callable[[str], None]
 """Is told the name of each agent when its reply arrives, whatever it says; from any thread."""
 
 
-def nobody(name: str) -> None:
+def ignore_reply(name: str) -> None:
     """Hear of a reply, and do nothing."""
 
 
@@ -25,16 +25,16 @@ class Transport(Protocol):
     """What the server needs of an engine."""
 
     def exchange(
-        self, tasks: Mapping[str, bytes], deadline: float, heard: Heard = nobody
+        self, tasks: Mapping[str, bytes], deadline: float, on_reply: OnReply = ignore_reply
     ) -> tuple[dict[str, bytes], dict[str, str]]:
         """Send each agent its own bytes and wait at most `deadline` seconds.
 
-        Returns the replies by agent, and the reason in words for each agent without one; every
-        agent of `tasks` stands in exactly one of them. Raises `Stopped` when the engine wants the
-        whole run to end.
+        Return the replies by agent, and for each agent without one the reason as a sentence; every
+        agent of `tasks` is in exactly one of the two. Raise `EngineStopped` when the engine ends
+        the whole run.
         """
         ...
 
 
-class Stopped(Exception):  # noqa: N818 -- nothing went wrong
+class EngineStopped(Exception):  # noqa: N818 -- nothing went wrong
     """The engine ends the run: an operator aborted it, or too few agents are left."""

@@ -6,8 +6,8 @@ import logging
 import time
 from collections.abc import Mapping
 
-from motifair.consortium.transports import Handler, Heard, nobody
-from motifair.consortium.transports.words import in_words
+from motifair.consortium.transports import Handler, OnReply, ignore_reply
+from motifair.consortium.transports.failures import describe_failure
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class InProcess:
         self.handlers = handlers
 
     def exchange(
-        self, tasks: Mapping[str, bytes], deadline: float, heard: Heard = nobody
+        self, tasks: Mapping[str, bytes], deadline: float, on_reply: OnReply = ignore_reply
     ) -> tuple[dict[str, bytes], dict[str, str]]:
         """Ask every agent of `tasks`."""
         replies: dict[str, bytes] = {}
@@ -40,9 +40,9 @@ class InProcess:
                 reply = self.handlers[name](task)
             except Exception as error:
                 logger.exception("agent %s", name)
-                failures[name] = in_words(error)
+                failures[name] = describe_failure(error)
                 continue
-            heard(name)
+            on_reply(name)
             if time.monotonic() - began > deadline:
                 failures[name] = f"did not reply within {deadline:g} s"
             else:

@@ -18,7 +18,7 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
-from motifair.consortium.transports import Heard, Stopped, nobody
+from motifair.consortium.transports import EngineStopped, OnReply, ignore_reply
 from motifair.consortium.transports.nvflare.local import our_own, read_local
 from motifair.consortium.transports.nvflare.payload import TASK, RefusedError, pack, unpack
 
@@ -69,8 +69,8 @@ class SegmentController(Controller):
             job = {"members": self.members, "segment": decode(self.segment)}
             job["job"] = fl_ctx.get_job_id()
             drive = our_own(self.driver)
-            drive(Exchange(self, abort_signal, fl_ctx), {**read_local(kit), **job})
-        except Stopped as stopped:
+            drive(NVFlareTransport(self, abort_signal, fl_ctx), {**read_local(kit), **job})
+        except EngineStopped as stopped:
             self.log_info(fl_ctx, f"the segment was stopped: {stopped}")
         except Exception as error:
             self.log_exception(fl_ctx, "the driver failed")
@@ -88,7 +88,7 @@ class SegmentController(Controller):
         self.log_info(fl_ctx, f"{client.name} replied too late")
 
 
-class Exchange:
+class NVFlareTransport:
     """The transport a driver gets.
 
     Every agent has a task of its own: a broadcast would send the first agent's bytes to all.
@@ -98,12 +98,12 @@ class Exchange:
         self.controller, self.abort, self.fl_ctx = controller, abort, fl_ctx
 
     def exchange(
-        self, tasks: Mapping[str, bytes], deadline: float, heard: Heard = nobody
+        self, tasks: Mapping[str, bytes], deadline: float, on_reply: OnReply = ignore_reply
     ) -> tuple[dict[str, bytes], dict[str, str]]:
         """Send each agent its own bytes; collect until all have replied or the deadline is over."""
         results: dict[str, bytes | str] = {}
         arrived = threading.Condition()
-        received = partial(self._received, results, arrived, heard)
+        received = partial(self._received, results, arrived, on_reply)
         standing = {
             name: Task(TASK, pack(content), result_received_cb=received)
             for name, content in tasks.items()
@@ -121,7 +121,7 @@ class Exchange:
         for name in standing.keys() - found.keys():
             self.controller.cancel_task(standing[name], TaskCompletionStatus.CANCELLED, self.fl_ctx)
         if self.abort.triggered:
-            raise Stopped("the engine aborted the job")
+            raise EngineStopped("the engine aborted the job")
         late = {n: f"did not reply within {deadline:g} s" for n in tasks if n not in found}
         failures = {n: reason for n, reason in found.items() if isinstance(reason, str)}
         return {n: r for n, r in found.items() if isinstance(r, bytes)}, failures | late
@@ -130,7 +130,7 @@ class Exchange:
         self,
         results: dict[str, bytes | str],
         arrived: threading.Condition,
-        heard: Heard,
+        on_reply: OnReply,
         client_task: ClientTask,
         fl_ctx: FLContext,
     ) -> None:
@@ -140,7 +140,7 @@ class Exchange:
         except RefusedError as refused:
             result = str(refused)
         client_task.result = None
-        heard(client_task.client.name)
+        on_reply(client_task.client.name)
         with arrived:
             results[client_task.client.name] = result
             arrived.notify_all()

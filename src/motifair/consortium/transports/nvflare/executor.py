@@ -12,9 +12,9 @@ from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
 from motifair.consortium.transports import Handler
+from motifair.consortium.transports.failures import describe_failure
 from motifair.consortium.transports.nvflare.local import named, read_local
 from motifair.consortium.transports.nvflare.payload import RefusedError, pack, unpack
-from motifair.consortium.transports.words import in_words
 
 
 class AgentExecutor(Executor):
@@ -41,7 +41,7 @@ class AgentExecutor(Executor):
             return pack(b"", failure=str(refused))
         except (Exception, SystemExit) as error:
             self.log_exception(fl_ctx, "the agent failed")
-            return pack(b"", failure=in_words(error))
+            return pack(b"", failure=describe_failure(error))
 
 
 def make_handler(fl_ctx: FLContext) -> Handler:

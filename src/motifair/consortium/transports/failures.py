@@ -7,15 +7,15 @@ from motifair.errors import MotifairError
 LONGEST = 500
 
 
-def in_words(error: BaseException) -> str:
+def describe_failure(error: BaseException) -> str:
     """Say what went wrong without saying what the data were.
 
     Only the sentences we wrote ourselves travel whole. Any other exception may quote an agent's
     data, so its kind is all that is told; the details stand in the agent's own log.
 
-    >>> in_words(MotifairError("The graphs are gone. Put them back."))
+    >>> describe_failure(MotifairError("The graphs are gone. Put them back."))
     'The graphs are gone. Put them back.'
-    >>> in_words(KeyError("patient 17"))
+    >>> describe_failure(KeyError("patient 17"))
     'failed with a KeyError; its own log has the details'
     """
     if isinstance(error, MotifairError):
