@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-from motifair.consortium.agent import Kept, Site, _read
+from motifair.consortium.agent import MemberAgent, StoredRound, _read
 from motifair.consortium.checkpoint import load_checkpoint
 from motifair.consortium.coordinator import Checkpoint, Coordinator
 from motifair.consortium.keys import new_key, signer
-from motifair.consortium.member_data import prepare_own
+from motifair.consortium.member_data import prepare_member_data
 from motifair.consortium.rounds import CHECKPOINT, Drive
 from motifair.consortium.store.ledger import open_ledger
 from motifair.consortium.terms import FederationTerms, make_terms
@@ -53,10 +53,10 @@ def schema() -> Schema:
 
 
 @cache
-def site_of(name: str, terms: FederationTerms) -> Site:
-    own = prepare_own(terms.config, terms.schema, name, graphs_of(name), SEEDS[name])
+def site_of(name: str, terms: FederationTerms) -> MemberAgent:
+    own = prepare_member_data(terms.config, terms.schema, name, graphs_of(name), SEEDS[name])
     sign = signer(key_of(name))
-    return Site(name, terms, own, Path("nowhere"), sign=sign, seed=SEEDS[name])
+    return MemberAgent(name, terms, own, Path("nowhere"), sign=sign, seed=SEEDS[name])
 
 
 def content_of(**training: Any) -> dict[str, Any]:
@@ -142,14 +142,14 @@ class World:
     tasks: dict[tuple[str, int], bytes] = field(default_factory=dict)
     answers: dict[tuple[str, int], bytes] = field(default_factory=dict)
 
-    def site(self, name: str) -> Site:
+    def site(self, name: str) -> MemberAgent:
         """A site as it starts: all it knows is in its folder; what is costly to make is shared."""
         site = copy(site_of(name, self.terms))
         site.folder = self.folder / "sites" / name
         return site
 
     def handlers(self) -> dict[str, Callable[[bytes], bytes]]:
-        def handler(name: str, site: Site) -> Callable[[bytes], bytes]:
+        def handler(name: str, site: MemberAgent) -> Callable[[bytes], bytes]:
             def handle(task: bytes) -> bytes:
                 download = Download.decode(task)
                 self.tasks[name, download.round] = task
@@ -203,7 +203,7 @@ class World:
         assert found is not None
         return found
 
-    def kept(self, name: str, round: int) -> Kept:
+    def kept(self, name: str, round: int) -> StoredRound:
         """What a site has on disk of a round."""
         found = _read(self.site(name)._path(self.run, round))
         assert found is not None

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from oracles import naive
 
 from motifair.consortium.agent import LOST
-from motifair.consortium.coordinator import Joined
+from motifair.consortium.coordinator import JoinedMember
 from motifair.consortium.wire import Download
 from motifair.federation.protocol import Uploads
 from motifair.federation.round import serve_round
@@ -441,7 +441,7 @@ METHODS = (
 
 
 @cache
-def roster() -> tuple[Joined, ...]:
+def roster() -> tuple[JoinedMember, ...]:
     return absent_in_2().checkpoint().roster
 
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from deployed import NAMES, World, opened, terms_of
 
-from motifair.consortium.agent import LOST, Site
+from motifair.consortium.agent import LOST, MemberAgent
 from motifair.consortium.wire import BadRecordError, Download, unseal
 from motifair.errors import MotifairError
 from motifair.federation.agents import Agents
@@ -37,7 +37,7 @@ def task(round: int, **changes: object) -> bytes:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
+def site(tmp_path: Path) -> MemberAgent:
     """A site that has taken part in rounds 1 and 2."""
     new = World(tmp_path, finished().terms).site(ME)
     for t in range(3):
@@ -46,7 +46,7 @@ def site(tmp_path: Path) -> Site:
 
 
 def test_the_same_task_gets_the_same_bytes_and_trains_nothing(
-    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    site: MemberAgent, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = site(task(3))
     monkeypatch.setattr(Agents, "train", lambda *_: pytest.fail("trained again"))
@@ -55,7 +55,7 @@ def test_the_same_task_gets_the_same_bytes_and_trains_nothing(
     assert site(task(2)) == finished().answers[ME, 2]
 
 
-def test_another_task_for_the_same_round_is_made_from_the_round_before(site: Site) -> None:
+def test_another_task_for_the_same_round_is_made_from_the_round_before(site: MemberAgent) -> None:
     usual = site(task(3))
     reward = np.zeros_like(Download.decode(task(3)).reward)
     other = site(task(3, reward=reward, retained=1.0))
@@ -63,7 +63,7 @@ def test_another_task_for_the_same_round_is_made_from_the_round_before(site: Sit
     assert site(task(3)) == usual  # the state that it started from was not touched
 
 
-def test_nothing_of_an_answer_is_left_where_the_task_is_refused(site: Site) -> None:
+def test_nothing_of_an_answer_is_left_where_the_task_is_refused(site: MemberAgent) -> None:
     before = sorted(site.folder.rglob("*"))
     for bad in (
         task(3, agent="bank-a"),
@@ -88,20 +88,20 @@ def test_nothing_of_an_answer_is_left_where_the_task_is_refused(site: Site) -> N
     ids=str,
 )
 def test_a_task_that_is_not_right_is_refused_in_words(
-    site: Site, changes: dict[str, object], words: str
+    site: MemberAgent, changes: dict[str, object], words: str
 ) -> None:
     with pytest.raises(MotifairError, match=words):
         site(task(3, **changes))
 
 
 @pytest.mark.parametrize("content", [b"", b"rm -rf", b"\x80\x04\x95"])
-def test_bytes_that_are_no_task_are_refused(site: Site, content: bytes) -> None:
+def test_bytes_that_are_no_task_are_refused(site: MemberAgent, content: bytes) -> None:
     with pytest.raises(BadRecordError):
         site(content)
 
 
 @pytest.mark.parametrize("run", ["../elsewhere", "..", "a/b", "", "."])
-def test_a_run_cannot_lead_out_of_the_sites_folder(site: Site, run: str) -> None:
+def test_a_run_cannot_lead_out_of_the_sites_folder(site: MemberAgent, run: str) -> None:
     before = sorted(site.folder.parent.rglob("*"))
     with pytest.raises(MotifairError, match="run"):
         site(task(0, run=run))
@@ -141,7 +141,7 @@ def test_a_model_that_was_sent_replaces_the_shared_part_alone(tmp_path: Path) ->
     assert torch.equal(state.own.weights, kept.own.weights)
 
 
-def test_a_damaged_file_is_one_sentence_that_names_it(site: Site) -> None:
+def test_a_damaged_file_is_one_sentence_that_names_it(site: MemberAgent) -> None:
     path = site._path("trial-1", 2)
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(MotifairError, match=r"round-000002.safetensors is damaged; delete it"):
@@ -174,7 +174,7 @@ def test_the_model_at_the_end_is_the_one_whose_accuracy_was_told() -> None:
     assert told == float(world.site(ME).agents.evaluate(state)[0])
 
 
-def test_runs_do_not_mix(site: Site) -> None:
+def test_runs_do_not_mix(site: MemberAgent) -> None:
     with pytest.raises(MotifairError, match=LOST):
         site(task(2, run="trial-2"))
     first = opened(site(task(0, run="trial-2")))

@@ -15,7 +15,7 @@ from deployed import NAMES, SEEDS, World, graphs_of, terms_of
 from worlds import CPU
 
 from motifair.consortium.coordinator import Coordinator
-from motifair.consortium.member_data import own_holdout
+from motifair.consortium.member_data import member_holdout
 from motifair.consortium.rounds import Drive
 from motifair.consortium.store.ledger import open_ledger
 from motifair.consortium.terms import FederationTerms
@@ -66,7 +66,7 @@ def by_hand(terms: FederationTerms) -> Split:
     """The members' graphs as one split, cut as every member cut its own."""
     parts = [graphs_of(name) for name in NAMES]
     first = np.cumsum([0, *(len(g) for g in parts)])
-    cut = [own_holdout(terms.config, n, graphs_of(n), SEEDS[n]) for n in NAMES]
+    cut = [member_holdout(terms.config, n, graphs_of(n), SEEDS[n]) for n in NAMES]
     partition = Partition(
         NAMES,
         global_test=np.arange(4),

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from deployed import NAMES, World, away, terms_of
 
-from motifair.consortium.live import LIVE, Live, read_moment
+from motifair.consortium.live import LIVE, LiveStatusWriter, read_exchange_status
 
 
 def test_a_run_leaves_who_answered_when(tmp_path: Path) -> None:
     world = World(tmp_path, terms_of(rounds=2), meddle=away({"bank-b": (2, 3)}))
     assert world.drive()
-    last = read_moment(tmp_path / "run" / LIVE)
+    last = read_exchange_status(tmp_path / "run" / LIVE)
     assert last is not None
     assert not last.open
     assert (last.round, last.asked) == (2, NAMES)
@@ -23,30 +23,30 @@ def test_a_run_leaves_who_answered_when(tmp_path: Path) -> None:
 
 def test_replies_show_while_others_are_waited_for(tmp_path: Path) -> None:
     path = tmp_path / LIVE
-    with Live(path) as live:
-        live.asked(3, ["a", "b"], 60)
-        live.heard("a")
+    with LiveStatusWriter(path) as live:
+        live.started(3, ["a", "b"], 60)
+        live.replied("a")
         pause = threading.Event()
         for _ in range(100):
-            found = read_moment(path)
+            found = read_exchange_status(path)
             if found and found.answered:
                 break
             pause.wait(0.05)
         assert found is not None
         assert found.open
         assert (found.round, set(found.answered)) == (3, {"a"})
-    ended = read_moment(path)
+    ended = read_exchange_status(path)
     assert ended is not None
     assert not ended.open
-    with Live(path) as again:
+    with LiveStatusWriter(path) as again:
         assert set(again.now.seen) == {"a"}, "when somebody was last seen outlives the server"
 
 
 def test_a_file_that_cannot_be_written_stops_nobody(tmp_path: Path) -> None:
-    with Live(tmp_path / "nowhere" / LIVE) as live:
-        live.asked(1, ["a"], 60)
-        live.heard("a")
-        live.closed()
+    with LiveStatusWriter(tmp_path / "nowhere" / LIVE) as live:
+        live.started(1, ["a"], 60)
+        live.replied("a")
+        live.ended()
     world = World(tmp_path, terms_of(rounds=1))
     (tmp_path / "run" / LIVE).mkdir(parents=True)
     assert world.drive()
@@ -54,21 +54,21 @@ def test_a_file_that_cannot_be_written_stops_nobody(tmp_path: Path) -> None:
 
 def test_many_replies_at_once_lose_none(tmp_path: Path) -> None:
     names = [f"agent-{k}" for k in range(200)]
-    with Live(tmp_path / LIVE) as live:
-        live.asked(1, names, 60)
-        threads = [threading.Thread(target=live.heard, args=(name,)) for name in names]
+    with LiveStatusWriter(tmp_path / LIVE) as live:
+        live.started(1, names, 60)
+        threads = [threading.Thread(target=live.replied, args=(name,)) for name in names]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    found = read_moment(tmp_path / LIVE)
+    found = read_exchange_status(tmp_path / LIVE)
     assert found is not None
     assert set(found.answered) == set(names)
 
 
 def test_what_is_no_moment_is_none(tmp_path: Path) -> None:
     path = tmp_path / LIVE
-    assert read_moment(path) is None
+    assert read_exchange_status(path) is None
     for text in ("", "[]", "{}", '{"round": 1}', "\x00"):
         path.write_text(text)
-        assert read_moment(path) is None
+        assert read_exchange_status(path) is None

@@ -18,7 +18,7 @@ import torch
 from deployed import NAMES, Answer, World, away, key_of, terms_of
 
 from motifair import files
-from motifair.consortium import rounds as drive_module
+from motifair.consortium import rounds as rounds_module
 from motifair.consortium.coordinator import Checkpoint
 from motifair.consortium.keys import signer
 from motifair.consortium.rounds import CHECKPOINT, RESULT, server_model
@@ -189,13 +189,13 @@ def test_a_crash_between_position_and_ledger_is_mended_before_anything_else() ->
     world = World(new_folder(), few())
     world.drive(rounds=1)
     with pytest.MonkeyPatch.context() as patch:
-        save = drive_module.save_checkpoint
+        save = rounds_module.save_checkpoint
 
         def saved_last(path: Path, checkpoint: Checkpoint) -> None:
             save(path, checkpoint)
             raise Crash
 
-        patch.setattr(drive_module, "save_checkpoint", saved_last)
+        patch.setattr(rounds_module, "save_checkpoint", saved_last)
         with pytest.raises(Crash):
             world.drive(rounds=1)
     assert (world.checkpoint().round, len(world.rounds())) == (2, 1)
@@ -450,7 +450,7 @@ def test_a_ledger_that_is_away_for_a_while_is_waited_for(monkeypatch: pytest.Mon
 
     expected, _ = undisturbed()  # not under the patches, whoever asks for it first
     monkeypatch.setattr(Ledger, "append", flaky)
-    monkeypatch.setattr(drive_module.time, "sleep", naps.append)
+    monkeypatch.setattr(rounds_module.time, "sleep", naps.append)
     world = World(new_folder(), few())
     assert world.drive()
     assert end_of(world) == expected
@@ -467,7 +467,7 @@ def test_a_ledger_that_stays_away_ends_the_run_and_loses_nothing(
         raise LedgerUnavailable("The ledger is away.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(drive_module, "PATIENCE", 0.0)
+        patch.setattr(rounds_module, "PATIENCE", 0.0)
         patch.setattr(Ledger, "append", gone)
         with pytest.raises(LedgerUnavailable):
             world.drive()

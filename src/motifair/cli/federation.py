@@ -18,7 +18,7 @@ from motifair.extras import require
 
 if TYPE_CHECKING:
     from motifair.consortium.operator_folder import OperatorFolder
-    from motifair.consortium.transports.nvflare.processes import Running
+    from motifair.consortium.transports.nvflare.processes import EngineProcess
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -282,13 +282,15 @@ def _kits(folder: Path) -> list[Path]:
     return sorted(p for p in (folder / "kits").glob("*") if (p / "startup").is_dir())
 
 
-def _keep(kit: Path, start: Callable[[], Running], detach: bool, notes: Sequence[str] = ()) -> None:
+def _keep(
+    kit: Path, start: Callable[[], EngineProcess], detach: bool, notes: Sequence[str] = ()
+) -> None:
     """Start a process and print notes; unless detached, start it again whenever it dies, until it
     is stopped.
     """
     from motifair.consortium.transports.nvflare.stopping import keeping
 
-    def begin() -> Running:
+    def begin() -> EngineProcess:
         found = start()
         for line in (f"{found.kit.name} is running; its log is {found.log}.", *notes):
             typer.echo(line)

@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from motifair.consortium.member_data import Own
+from motifair.consortium.member_data import MemberData
 from motifair.consortium.privacy import NOISE_KEY, check_asked, noise_secret, reveal
 from motifair.consortium.terms import NAME, FederationTerms
 from motifair.consortium.wire import (
@@ -48,7 +48,7 @@ LOST = "a model to begin from is needed"  # in the answer of an agent that has n
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredRound:
     """What is on disk of a round: the task (its digest) and the answer, the state that training
     left, and the shared weights it started from.
     """
@@ -59,29 +59,29 @@ class Kept:
     before: Tensor
 
 
-class Site:
+class MemberAgent:
     """One member's agent; `sign` signs with its key, `seed` is its own secret."""
 
     def __init__(
         self,
         name: str,
         terms: FederationTerms,
-        own: Own,
+        data: MemberData,
         folder: Path,
         *,
         sign: Callable[[bytes], bytes],
         seed: int,
     ) -> None:
-        self.name, self.terms, self.own, self.folder = name, terms, own, folder
+        self.name, self.terms, self.data, self.folder = name, terms, data, folder
         self.sign = sign
         self.method = make_method(terms.config)
         self.agents = Agents(
             stream_keys(seed, [name], CPU),
             stream_keys(own_seed(seed), [name], CPU),
-            [own.train],
-            [own.test],
+            [data.train],
+            [data.test],
             self.method,
-            local_training(terms.config, self.method, own.model, CPU),
+            local_training(terms.config, self.method, data.model, CPU),
             batch_size=terms.config.batch_size,
             stacks=[[0]],
             threads=1,
@@ -104,7 +104,7 @@ class Site:
             answer = self._sealed(self._revealed(upload))
             if self.terms.privacy.noisy:
                 self._refuse_more(download, found, answer)
-            found = Kept(digest(task), answer, state, before)
+            found = StoredRound(digest(task), answer, state, before)
             path.parent.mkdir(parents=True, exist_ok=True)
             self._keep_head(download)
             _write(path, found)
@@ -147,7 +147,7 @@ class Site:
                 "again would reveal more than agreed: start a new run"
             )
 
-    def _refuse_more(self, download: Download, found: Kept | None, answer: bytes) -> None:
+    def _refuse_more(self, download: Download, found: StoredRound | None, answer: bytes) -> None:
         """Refuse what would give away more than the terms say, such as a second answer."""
         check_asked(download, self.terms.config.rounds, max(self._rounds(download.run), default=-1))
         if found is not None and unseal(found.answer)[0] != unseal(answer)[0]:
@@ -157,8 +157,8 @@ class Site:
         state = self._start()
         upload = replace(
             self._blank(download),
-            graphs=len(self.own.train),
-            motifs=self.own.motifs,
+            graphs=len(self.data.train),
+            motifs=self.data.motifs,
             prototypes=self._prototypes(state),
         )
         return upload, state, state.weights[:, self.shared]
@@ -171,7 +171,7 @@ class Site:
         trained, sent = self.agents.train(before, torch.tensor(download.round), prototypes, active)
         upload = replace(
             self._blank(download),
-            graphs=len(self.own.train),
+            graphs=len(self.data.train),
             update=sent.update[0].numpy(),
             gradient=None if sent.gradient is None else sent.gradient[0].numpy(),
             gradient_norm=float(sent.gradient_norm[0]),
@@ -197,7 +197,7 @@ class Site:
             raise MotifairError(f"no state of an earlier round; {LOST}")
         if kept is None:
             fresh = self._start()
-            kept = Kept("", b"", fresh, fresh.weights[:, self.shared])
+            kept = StoredRound("", b"", fresh, fresh.weights[:, self.shared])
         if self.agents.alone is not None and kept.state.own is None:
             # The terms had no models of agents' own before.
             kept = replace(kept, state=replace(kept.state, own=self._start().own))
@@ -220,7 +220,7 @@ class Site:
     def _start(self) -> AgentsState:
         common = self.terms.config.seed
         initial, own = (
-            self.own.model.layout.initial(seed, torch.float32)[None]
+            self.data.model.layout.initial(seed, torch.float32)[None]
             for seed in (common, own_seed(common))
         )
         return self.agents.start(initial, own)
@@ -258,7 +258,7 @@ class Site:
         return [int(p.stem[6:]) for p in (self.folder / run).glob("round-*.safetensors")]
 
 
-def _write(path: Path, kept: Kept) -> None:
+def _write(path: Path, kept: StoredRound) -> None:
     tensors = {
         **agent_tensors(kept.state),
         "before": kept.before.clone(),
@@ -269,14 +269,14 @@ def _write(path: Path, kept: Kept) -> None:
     write_atomic(path, lambda temporary: save_file(whole, temporary, about))
 
 
-def _read(path: Path) -> Kept | None:
+def _read(path: Path) -> StoredRound | None:
     """Read what is kept of a round; None where there is nothing."""
     if not path.exists():
         return None
     try:
         tensors = load_file(path)
         answer = tensors["answer"].numpy().tobytes()
-        return Kept(_metadata(path)["task"], answer, read_agents(tensors), tensors["before"])
+        return StoredRound(_metadata(path)["task"], answer, read_agents(tensors), tensors["before"])
     except (SafetensorError, OSError, KeyError) as error:
         raise MotifairError(f"{path} is damaged; delete it, and the round is made anew.") from error
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from motifair.consortium.agent import Site
+from motifair.consortium.agent import MemberAgent
 from motifair.consortium.keys import read_key, signer
-from motifair.consortium.member_data import Own, prepare_own, schema_features
+from motifair.consortium.member_data import MemberData, prepare_member_data, schema_features
 from motifair.consortium.privacy import statement
 from motifair.consortium.terms import FederationTerms, read_terms
 from motifair.consortium.wire import FINISH, Download, Upload, unseal
@@ -41,9 +41,9 @@ def settings_of(
     _terms(name, kit)
     place = _state_folder(kit, state, tell)
     settings = {"kit": str(kit), "graphs": str(graphs.resolve()), "state": str(place)}
-    _, own, _ = _prepared(name, settings)
+    _, data, _ = _prepared(name, settings)
     tell(f"Its state is in {place}.")
-    tell(str(own.inputs))
+    tell(str(data.inputs))
     return settings
 
 
@@ -62,19 +62,19 @@ def make_handler(name: str, settings: dict[str, Any]) -> Callable[[bytes], bytes
     """Make the agent of a member; its model is exported when the run is finished."""
     torch.set_num_threads(1)
     keep_freed_memory()
-    terms, own, seed = _prepared(name, settings)
+    terms, data, seed = _prepared(name, settings)
     state = Path(settings["state"])
     key = read_key(Path(settings["kit"]) / "startup" / "client.key")
-    site = Site(name, terms, own, state, sign=signer(key), seed=seed)
+    agent = MemberAgent(name, terms, data, state, sign=signer(key), seed=seed)
 
     def handle(task: bytes) -> bytes:
         began = time.monotonic()
-        answer = site(task)
+        answer = agent(task)
         download = Download.decode(task)
         with (state / "times.txt").open("a") as file:
             file.write(f"{download.round} {time.monotonic() - began:.4f}\n")
         if download.task == FINISH:
-            _export(site, download, Upload.decode(unseal(answer)[0]))
+            _export(agent, download, Upload.decode(unseal(answer)[0]))
         return answer
 
     return handle
@@ -128,11 +128,11 @@ def _terms(name: str, kit: Path) -> FederationTerms:
     return terms
 
 
-def _prepared(name: str, settings: dict[str, Any]) -> tuple[FederationTerms, Own, int]:
+def _prepared(name: str, settings: dict[str, Any]) -> tuple[FederationTerms, MemberData, int]:
     terms = _terms(name, Path(settings["kit"]))
     seed = _secret(Path(settings["state"]))
     graphs = read_graphs(Path(settings["graphs"]))
-    return terms, prepare_own(terms.config, terms.schema, name, graphs, seed), seed
+    return terms, prepare_member_data(terms.config, terms.schema, name, graphs, seed), seed
 
 
 def _secret(state: Path) -> int:
@@ -149,23 +149,23 @@ def _draw(path: Path) -> None:
         file.write(str(secrets.randbelow(2**31)))
 
 
-def _export(site: Site, download: Download, upload: Upload) -> None:
-    _, state = site.state(download.run)
+def _export(agent: MemberAgent, download: Download, upload: Upload) -> None:
+    _, state = agent.state(download.run)
     own = None
     if state.own is not None:
-        own = state.own.weights[0], site.method.own_weight
+        own = state.own.weights[0], agent.method.own_weight
     card = {
-        "method": site.terms.config.method,
-        "agent": site.name,
+        "method": agent.terms.config.method,
+        "agent": agent.name,
         "rounds": download.round - 1,
         "accuracy": upload.accuracy,
         "ledger_head": download.head,
-        "classes": list(site.terms.schema.classes),
+        "classes": list(agent.terms.schema.classes),
         "privacy": {
-            **statement(site.terms.privacy, site.terms.config.rounds),
+            **statement(agent.terms.privacy, agent.terms.config.rounds),
             "covers": "what was sent to the server, not this model",
         },
     }
-    features = schema_features(site.terms.schema)
-    folder = site.folder / download.run / "model"
-    save_model(folder, state.weights[0], site.own.model, features, card, own)
+    features = schema_features(agent.terms.schema)
+    folder = agent.folder / download.run / "model"
+    save_model(folder, state.weights[0], agent.data.model, features, card, own)

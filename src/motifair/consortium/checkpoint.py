@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from motifair.consortium.coordinator import Checkpoint, Joined
+from motifair.consortium.coordinator import Checkpoint, JoinedMember
 from motifair.errors import MotifairError
 from motifair.federation.server import ServerState
 from motifair.files import write_atomic
@@ -50,7 +50,8 @@ def load_checkpoint(path: Path) -> Checkpoint | None:
     if about.get("format") != FORMAT:
         raise MotifairError(f"{path} is no checkpoint of a run; use another folder.")
     roster = tuple(
-        Joined(j["name"], j["graphs"], tuple(j["motifs"])) for j in json.loads(about["roster"])
+        JoinedMember(j["name"], j["graphs"], tuple(j["motifs"]))
+        for j in json.loads(about["roster"])
     )
     return Checkpoint(
         roster,

@@ -39,7 +39,7 @@ MOST_BYTES_TO_JOIN = 2**28
 
 
 @dataclass(frozen=True)
-class Joined:
+class JoinedMember:
     """A member as it joined: how many graphs it trains on, and its motifs."""
 
     name: str
@@ -53,7 +53,7 @@ class Checkpoint:
     and the last entry of the ledger.
     """
 
-    roster: tuple[Joined, ...]
+    roster: tuple[JoinedMember, ...]
     server: ServerState
     tasks: Mapping[str, bytes]
     entry: Entry
@@ -90,7 +90,7 @@ class Coordinator:
     def open(self, accepted: Mapping[str, Accepted], accounts: Accounts) -> Checkpoint:
         """Begin with what all members said when they joined."""
         roster = tuple(
-            Joined(name, accepted[name].upload.graphs, accepted[name].upload.motifs)
+            JoinedMember(name, accepted[name].upload.graphs, accepted[name].upload.motifs)
             for name in self.terms.members
         )
         server = self.server(roster)
@@ -114,7 +114,7 @@ class Coordinator:
         that only members who left had are forgotten.
         """
         stayed = {j.name: j for j in checkpoint.roster if j.name in self.terms.members}
-        new = {n: Joined(n, a.upload.graphs, a.upload.motifs) for n, a in accepted.items()}
+        new = {n: JoinedMember(n, a.upload.graphs, a.upload.motifs) for n, a in accepted.items()}
         roster = tuple((stayed | new)[name] for name in self.terms.members)
         server = self.server(roster)
         state = checkpoint.server
@@ -131,7 +131,7 @@ class Coordinator:
         return Checkpoint(roster, state, tasks, entry)
 
     def _carried(
-        self, checkpoint: Checkpoint, roster: Sequence[Joined], server: Server
+        self, checkpoint: Checkpoint, roster: Sequence[JoinedMember], server: Server
     ) -> ServerState:
         old, fresh = checkpoint.server, server.start(checkpoint.server.weights)
         worth = {j.name: float(v) for j, v in zip(checkpoint.roster, old.value, strict=True)}
@@ -166,7 +166,10 @@ class Coordinator:
         )
 
     def collect(
-        self, tasks: Mapping[str, bytes], replies: Mapping[str, bytes], roster: Sequence[Joined]
+        self,
+        tasks: Mapping[str, bytes],
+        replies: Mapping[str, bytes],
+        roster: Sequence[JoinedMember],
     ) -> tuple[dict[str, Accepted], dict[str, str]]:
         """Open the answers: those that count, and why others do not."""
         motifs = {j.name: len(j.motifs) for j in roster}  # nobody's, while they join
@@ -189,7 +192,7 @@ class Coordinator:
         return accepted, rejected
 
     def too_long(
-        self, roster: Sequence[Joined], accepted: Mapping[str, Accepted]
+        self, roster: Sequence[JoinedMember], accepted: Mapping[str, Accepted]
     ) -> dict[str, str]:
         """Say whose updates are so long beside the others' of the round that they do not count."""
         there = [j for j in roster if j.name in accepted]
@@ -237,7 +240,7 @@ class Coordinator:
         tasks = self._tasks(roster, state, downloads, entry, behind)
         return Checkpoint(roster, state, tasks, entry), record
 
-    def server(self, roster: Sequence[Joined]) -> Server:
+    def server(self, roster: Sequence[JoinedMember]) -> Server:
         """Return the server of these members."""
         index = [MotifIndex.of([j.motifs for j in roster])] if self.method.uses_motifs else []
         return Server(
@@ -249,12 +252,12 @@ class Coordinator:
             torch.tensor(self.terms.config.seed),
         )
 
-    def _sizes(self, roster: Sequence[Joined]) -> Tensor:
+    def _sizes(self, roster: Sequence[JoinedMember]) -> Tensor:
         """Return how many graphs each member trains on, as far as that is believed."""
         ratio = self.terms.max_size_ratio
         return torch.tensor(believed_sizes([j.graphs for j in roster], ratio))
 
-    def _steps(self, roster: Sequence[Joined]) -> Tensor:
+    def _steps(self, roster: Sequence[JoinedMember]) -> Tensor:
         return self.method.steps(self._sizes(roster))
 
     def _idle(self, server: Server, state: ServerState) -> tuple[ServerState, Downloads, Record]:
@@ -270,7 +273,7 @@ class Coordinator:
         }
         return new, Downloads(nothing, torch.ones(agents), *server.for_agents(new)), record
 
-    def _uploads(self, roster: Sequence[Joined], accepted: Mapping[str, Accepted]) -> Uploads:
+    def _uploads(self, roster: Sequence[JoinedMember], accepted: Mapping[str, Accepted]) -> Uploads:
         """Put uploads into rows, zeros for who is absent."""
         found = {name: a.upload for name, a in accepted.items()}
         size = self.shared.stop - self.shared.start
@@ -310,7 +313,7 @@ class Coordinator:
 
     def _lines(
         self,
-        roster: Sequence[Joined],
+        roster: Sequence[JoinedMember],
         record: Record,
         accepted: Mapping[str, Accepted],
         rejected: Mapping[str, str],
@@ -335,7 +338,7 @@ class Coordinator:
 
     def _tasks(
         self,
-        roster: Sequence[Joined],
+        roster: Sequence[JoinedMember],
         state: ServerState,
         downloads: Downloads,
         entry: Entry,

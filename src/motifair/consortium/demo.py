@@ -40,7 +40,7 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Times:
+class DemoTimes:
     """Median seconds of a round, of the slowest agent's part in it, and, where that was measured,
     of a round of the engine in which nobody does anything.
     """
@@ -56,7 +56,7 @@ class Times:
 
 
 @dataclass(frozen=True)
-class Shown:
+class DemoResult:
     """What the demo found: the ledger, whether it fits, whether the same agents in one process give
     the same ledger, and how long things took.
     """
@@ -65,7 +65,7 @@ class Shown:
     entries: tuple[Entry, ...]
     verdict: Verdict
     same_in_one_process: bool
-    times: Times
+    times: DemoTimes
 
 
 def demo(
@@ -75,7 +75,7 @@ def demo(
     rounds: int,
     measure: bool = False,
     tell: Tell = lambda words: None,
-) -> Shown:
+) -> DemoResult:
     """Provision, start, run, verify and compare a federation of agents with embedded graphs.
 
     `measure` runs as many rounds again in which nobody does anything.
@@ -96,12 +96,12 @@ def demo(
         entries = tuple(ledger.entries(RUN))
     tell("the same agents once more, in this process")
     alone = in_one_process(operator)
-    return Shown(
+    return DemoResult(
         operator,
         entries,
         verify(entries),
         [e.hash for e in entries] == [e.hash for e in alone],
-        Times(_median_round(operator), _slowest(operator), empty),
+        DemoTimes(_median_round(operator), _slowest(operator), empty),
     )
 
 

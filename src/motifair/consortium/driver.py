@@ -50,8 +50,8 @@ def _drive(transport: Transport, operator: OperatorFolder, segment: dict[str, An
         _export(coordinator, checkpoint, folder / "model")
 
     with open_ledger(operator.ledger, write=True) as ledger:
-        watch = Watch(folder / "times.txt")
-        go_on = Drive(transport, coordinator, ledger, folder, watch, keep, signer(key))
+        times = RoundTimes(folder / "times.txt")
+        go_on = Drive(transport, coordinator, ledger, folder, times, keep, signer(key))
         return go_on(rounds=segment["rounds"])
 
 
@@ -72,7 +72,7 @@ def _export(coordinator: Coordinator, checkpoint: Checkpoint, folder: Path) -> N
     save_model(folder, weights, coordinator.model, schema_features(terms.schema), card)
 
 
-class Watch:
+class RoundTimes:
     """Writes down when each round was settled."""
 
     def __init__(self, path: Path) -> None:

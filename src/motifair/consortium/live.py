@@ -1,7 +1,7 @@
-"""What the server's side is waiting for just now, in a small file for who watches.
+"""Live status of the current exchange, in a small file that the dashboard reads.
 
-The ledger has no clock; this file has. Nothing depends on it: it is written beside the rounds, by a
-thread of its own, and what cannot be written is left out.
+The ledger has no clock; this file has. Nothing depends on it: a thread of its own writes it, and a
+write that fails is skipped.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from typing import Self
 logger = logging.getLogger(__name__)
 
 LIVE = "live.json"
-PAUSE = 0.2  # seconds between two writings, however many replies arrive
-PULSE = 5.0  # seconds after which it is written again, to show that the server is there
+PAUSE = 0.2  # least seconds between two writes, however many replies arrive
+PULSE = 5.0  # most seconds between two writes: a heartbeat of the server
 
 
 @dataclass(frozen=True)
-class Moment:
-    """How one exchange stands; times are seconds since 1970.
+class ExchangeStatus:
+    """State of one exchange; times are seconds since 1970.
 
-    `asked` are the agents that were sent a task for `round` at `asked_at` and have until
-    `deadline_at`; `answered` when each reply of this exchange arrived, `seen` the last reply of
-    every agent ever. `open` is true while the server waits for replies, `written_at` its pulse.
+    `asked` are the agents that were sent a task for `round` at `asked_at`, to be answered by
+    `deadline_at`. `answered` holds the arrival time of each reply of this exchange, `seen` of the
+    last reply of each agent in any exchange. `open` is true while the server waits for replies,
+    `written_at` is the heartbeat.
     """
 
     round: int = 0
@@ -42,11 +43,11 @@ class Moment:
     written_at: float = 0.0
 
 
-def read_moment(path: Path) -> Moment | None:
-    """Read what `Live` wrote; None where there is nothing that can be read."""
+def read_exchange_status(path: Path) -> ExchangeStatus | None:
+    """Read the file of a `LiveStatusWriter`; None if it is missing or cannot be read."""
     try:
         content = json.loads(path.read_text())
-        return Moment(
+        return ExchangeStatus(
             round=int(content["round"]),
             open=bool(content["open"]),
             asked=tuple(str(name) for name in content["asked"]),
@@ -58,59 +59,67 @@ def read_moment(path: Path) -> Moment | None:
         return None
 
 
-class Live:
-    """Writes moments to a file while `with` lasts. No method of it raises or waits for a disk."""
+class LiveStatusWriter:
+    """Writes an `ExchangeStatus` to a file while its `with` block runs.
+
+    No method raises, or waits for a disk.
+    """
 
     def __init__(self, path: Path) -> None:
-        before = read_moment(path)
+        before = read_exchange_status(path)
         self.path = path
-        self.now = Moment() if before is None else Moment(before.round, seen=before.seen)
-        self.lock, self.news, self.ended = threading.Lock(), threading.Event(), threading.Event()
+        self.now = (
+            ExchangeStatus() if before is None else ExchangeStatus(before.round, seen=before.seen)
+        )
+        self.lock = threading.Lock()
+        self.changed, self.stopping = threading.Event(), threading.Event()
 
     def __enter__(self) -> Self:
-        self.ended.clear()
-        self.writer = threading.Thread(target=self._write_on, name="live", daemon=True)
+        self.stopping.clear()
+        self.writer = threading.Thread(target=self._write_changes, name="live", daemon=True)
         self.writer.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        self.closed()
-        self.ended.set()
-        self.news.set()
-        self.writer.join(timeout=2.0)  # a disk that hangs must not hold up the run's end
+        self.ended()
+        self.stopping.set()
+        self.changed.set()
+        self.writer.join(timeout=2.0)  # a disk that hangs must not block the end of the run
 
-    def asked(self, round: int, names: Iterable[str], deadline: float) -> None:
-        """Tasks of a round go out, and may be answered for so many seconds."""
+    def started(self, round: int, names: Iterable[str], deadline: float) -> None:
+        """Record that these agents are sent tasks, to be answered within `deadline` seconds."""
         now = time.time()
         with self.lock:
-            self.now = Moment(round, True, tuple(names), now, now + deadline, {}, self.now.seen)
-        self.news.set()
+            self.now = ExchangeStatus(
+                round, True, tuple(names), now, now + deadline, {}, self.now.seen
+            )
+        self.changed.set()
 
-    def heard(self, name: str) -> None:
-        """An agent's reply is here."""
+    def replied(self, name: str) -> None:
+        """Record that the reply of an agent arrived."""
         with self.lock:
             self.now.answered[name] = self.now.seen[name] = time.time()
-        self.news.set()
+        self.changed.set()
 
-    def closed(self) -> None:
-        """The server waits no longer."""
+    def ended(self) -> None:
+        """Record that the server no longer waits for replies."""
         with self.lock:
             self.now = replace(self.now, open=False)
-        self.news.set()
+        self.changed.set()
 
-    def _write_on(self) -> None:
+    def _write_changes(self) -> None:
         failed = False
-        while not self.ended.is_set():
-            self.news.wait(PULSE)
-            self.news.clear()
+        while not self.stopping.is_set():
+            self.changed.wait(PULSE)
+            self.changed.clear()
             failed = not self._write(quiet=failed)
-            self.ended.wait(PAUSE)
+            self.stopping.wait(PAUSE)
         self._write(quiet=failed)
 
     def _write(self, quiet: bool) -> bool:
-        """Replace the file. It may be lost when the machine dies, so nothing waits for the disk."""
+        """Replace the file, without fsync: it may be lost when the machine dies."""
         with self.lock:
             text = json.dumps(asdict(self.now) | {"written_at": time.time()})
         temporary = self.path.with_name(f".{self.path.name}")

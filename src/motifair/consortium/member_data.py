@@ -23,7 +23,7 @@ from motifair.motifs.extract import count_motifs
 
 
 @dataclass(frozen=True)
-class Own:
+class MemberData:
     """A member's training and test graphs as the model reads them, the keys of its motifs, and
     what of the graphs is used.
     """
@@ -35,13 +35,15 @@ class Own:
     inputs: Inputs
 
 
-def prepare_own(config: Config, schema: Schema, name: str, graphs: GraphSet, seed: int) -> Own:
+def prepare_member_data(
+    config: Config, schema: Schema, name: str, graphs: GraphSet, seed: int
+) -> MemberData:
     """Check graphs against the agreed schema, set test graphs aside, and encode both parts."""
     graphs = conform(graphs, schema)
     method = make_method(config)
     features = schema_features(schema)
     model = make_model(config, schema)
-    train, test = own_holdout(config, name, graphs, seed)
+    train, test = member_holdout(config, name, graphs, seed)
     found = None
     if method.uses_motifs:
         labels = motif_labels(graphs, schema.features)
@@ -59,7 +61,7 @@ def prepare_own(config: Config, schema: Schema, name: str, graphs: GraphSet, see
             structure=None if extra is None else extra[nodes],
         )
 
-    return Own(
+    return MemberData(
         model,
         shard(train, motifs=True),
         shard(test, motifs=False),
@@ -68,7 +70,7 @@ def prepare_own(config: Config, schema: Schema, name: str, graphs: GraphSet, see
     )
 
 
-def own_holdout(config: Config, name: str, graphs: GraphSet, seed: int) -> tuple[Ints, Ints]:
+def member_holdout(config: Config, name: str, graphs: GraphSet, seed: int) -> tuple[Ints, Ints]:
     """Return the numbers of a member's training and test graphs, by its own seed."""
     if len(graphs) < 2:
         raise MotifairError(

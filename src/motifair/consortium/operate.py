@@ -27,7 +27,7 @@ MOST_RETURNS = 3  # of a site in one round: one that fails by itself must not ho
 
 
 @dataclass(frozen=True)
-class Status:
+class RunStatus:
     """How far a run is: its last entry, and whether it is finished."""
 
     entry: Entry | None
@@ -39,11 +39,11 @@ class Status:
         return -1 if self.entry is None else self.entry.round
 
 
-def status(operator: OperatorFolder, run: str) -> Status:
+def status(operator: OperatorFolder, run: str) -> RunStatus:
     """Look at where a run stands."""
     checkpoint = load_checkpoint(operator.run(run) / CHECKPOINT)
     finished = (operator.run(run) / RESULT).exists()
-    return Status(None if checkpoint is None else checkpoint.entry, finished)
+    return RunStatus(None if checkpoint is None else checkpoint.entry, finished)
 
 
 def run_federation(
@@ -53,7 +53,7 @@ def run_federation(
     rounds: int = SEGMENT_ROUNDS,
     patience: float = PATIENCE,
     watch: Callable[[], None] = lambda: None,
-) -> Status:
+) -> RunStatus:
     """Submit segments until the run is finished, whatever dies meanwhile.
 
     The server must run on this machine or see this folder. `watch` is called about once a second.
@@ -66,20 +66,20 @@ def run_federation(
         pass  # a wrong name is told at once; later on, a ledger that is away is waited for
     number, trouble = int(time.time()), ""
     came: Counter[str] = Counter()  # how often a segment was ended for a site that was back
-    progress = Progress(operator, run, max(patience, 3 * operator.terms.deadline))
-    while not progress.look(trouble).finished:
-        if progress.moved:
+    detector = StallDetector(operator, run, max(patience, 3 * operator.terms.deadline))
+    while not detector.look(trouble).finished:
+        if detector.moved:
             came.clear()
-            progress.moved, trouble = False, ""
+            detector.moved, trouble = False, ""
         number += 1
 
         def done(number: int = number, trouble: str = trouble) -> bool:
             watch()
-            progress.look(trouble)
+            detector.look(trouble)
             return _note(operator, run).get("segment") == number
 
         try:
-            ending = run_segment(
+            result = run_segment(
                 operator.kit(OPERATOR),
                 members=operator.terms.members,
                 driver=DRIVER,
@@ -91,30 +91,30 @@ def run_federation(
             )
         except MotifairError as error:
             _check_room(operator)
-            progress.look(str(error))
+            detector.look(str(error))
             trouble = str(error)
             time.sleep(PAUSE)  # the server is away; whoever keeps it will start it again
             continue
-        came[ending.back] += 1
+        came[result.back] += 1
         note = _note(operator, run)
         if note.get("segment") == number and note["problem"]:
             if not note["passing"]:
                 raise MotifairError(note["problem"])
             trouble = note["problem"]
         _check_room(operator)
-        if trouble or ending.how in ("refused", "aborted", "lost"):
+        if trouble or result.how in ("refused", "aborted", "lost"):
             time.sleep(PAUSE)
-    return progress.last
+    return detector.last
 
 
-class Progress:
+class StallDetector:
     """Watches that a run does move on."""
 
     def __init__(self, operator: OperatorFolder, run: str, patience: float) -> None:
         self.operator, self.run, self.patience = operator, run, patience
         self.last, self.since, self.moved = status(operator, run), time.monotonic(), False
 
-    def look(self, trouble: str) -> Status:
+    def look(self, trouble: str) -> RunStatus:
         """Look again; a run that has stood for too long is a sentence, with the last trouble."""
         now = status(self.operator, self.run)
         if now.round > self.last.round:

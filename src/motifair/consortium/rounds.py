@@ -19,7 +19,7 @@ import torch
 from motifair.consortium.agent import OTHER_TERMS
 from motifair.consortium.checkpoint import load_checkpoint, save_checkpoint
 from motifair.consortium.coordinator import Checkpoint, Coordinator
-from motifair.consortium.live import LIVE, Live
+from motifair.consortium.live import LIVE, LiveStatusWriter
 from motifair.consortium.store.lease import LedgerUnavailable
 from motifair.consortium.store.ledger import Ledger
 from motifair.consortium.transports import Transport
@@ -53,9 +53,9 @@ class Drive:
     sign: Callable[[bytes], bytes] | None = None
 
     @cached_property
-    def live(self) -> Live:
+    def live(self) -> LiveStatusWriter:
         """What who watches is told of the exchanges."""
-        return Live(self.folder / LIVE)
+        return LiveStatusWriter(self.folder / LIVE)
 
     def __call__(self, *, rounds: int | None = None) -> bool:
         """Go on with the run, for at most so many rounds; return whether it is finished."""
@@ -137,11 +137,11 @@ class Drive:
     ) -> tuple[dict[str, bytes], dict[str, str]]:
         """Ask agents, and let who watches know how that goes."""
         deadline = self.coordinator.terms.deadline
-        self.live.asked(round, tasks, deadline)
+        self.live.started(round, tasks, deadline)
         try:
-            return self.transport.exchange(tasks, deadline, self.live.heard)
+            return self.transport.exchange(tasks, deadline, self.live.replied)
         finally:
-            self.live.closed()
+            self.live.ended()
 
     def _saved(self, checkpoint: Checkpoint) -> Checkpoint:
         """Make a checkpoint the one to go on from, and enter it in the ledger."""

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from motifair.consortium.dashboard.api import BEAT, Form
 from motifair.consortium.dashboard.dependencies import AWAY
-from motifair.consortium.live import LIVE, Live
+from motifair.consortium.live import LIVE, LiveStatusWriter
 from motifair.statements.entry import Entry
 
 RUN = books.RUN
@@ -264,9 +264,9 @@ def test_what_the_server_waits_for_is_shown_live(tmp_path: Path) -> None:
     Writer(place).round()
     folder = tmp_path / "runs" / "live"
     folder.mkdir(parents=True)
-    with client(place, runs=tmp_path) as asking, Live(folder / LIVE) as live:
-        live.asked(2, books.NAMES, 60)
-        live.heard("bank-b")
+    with client(place, runs=tmp_path) as asking, LiveStatusWriter(folder / LIVE) as live:
+        live.started(2, books.NAMES, 60)
+        live.replied("bank-b")
 
         def found() -> dict[str, str]:
             agents = asking.get("/api/runs/live").json()["agents"]

@@ -27,7 +27,7 @@ from motifair.consortium.rounds import Drive
 from motifair.consortium.store.ledger import open_ledger
 from motifair.consortium.transports.inprocess import InProcess
 from motifair.consortium.transports.nvflare.processes import (
-    Running,
+    EngineProcess,
     running,
     start_server,
     start_site,
@@ -81,7 +81,7 @@ class Consortium:
 
     folder: Path
     started: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
-    parts: dict[str, Running] = field(default_factory=dict)
+    parts: dict[str, EngineProcess] = field(default_factory=dict)
 
     def __enter__(self) -> Consortium:
         return self
@@ -164,7 +164,7 @@ class Consortium:
         """Wait until the command says that its part is running."""
         wait_until(lambda: f"{name} is running" in self.said(name), 90, f"{name} starts")
 
-    def part(self, name: str) -> Running | None:
+    def part(self, name: str) -> EngineProcess | None:
         return running(self.folder / "kits" / name)
 
     def stop(self, name: str) -> None:

@@ -14,7 +14,7 @@ from nvflare.apis.job_launcher_spec import JobReturnCode
 from nvflare.app_common.job_launcher.process_launcher import ProcessHandle
 from nvflare.utils.process_utils import spawn_process
 
-from motifair.consortium.transports.nvflare.launcher import LastingHandle
+from motifair.consortium.transports.nvflare.launcher import RestartingHandle
 
 
 class Workers:
@@ -45,7 +45,7 @@ def in_background(handle):
 @pytest.mark.kill
 def test_a_killed_worker_is_started_again_and_again(tmp_path):
     workers = Workers("import time; time.sleep(60)")
-    handle = LastingHandle(workers, tmp_path / "code")
+    handle = RestartingHandle(workers, tmp_path / "code")
     waiting = in_background(handle)
     for times in (2, 3):
         os.kill(workers.pids[-1], signal.SIGKILL)
@@ -59,7 +59,7 @@ def test_a_killed_worker_is_started_again_and_again(tmp_path):
 
 def test_a_worker_that_is_finished_is_not_started_again(tmp_path):
     workers = Workers("")
-    handle = LastingHandle(workers, tmp_path / "code")
+    handle = RestartingHandle(workers, tmp_path / "code")
     handle.wait()
     assert len(workers.pids) == 1
     assert handle.poll() == JobReturnCode.SUCCESS
@@ -68,7 +68,7 @@ def test_a_worker_that_is_finished_is_not_started_again(tmp_path):
 def test_a_worker_that_always_fails_is_given_up_without_a_word_that_would_end_the_job(tmp_path):
     code = tmp_path / "code"
     workers = Workers(f"open({str(code)!r}, 'w').write('104'); raise SystemExit(104)")
-    handle = LastingHandle(workers, code)
+    handle = RestartingHandle(workers, code)
     handle.wait()
     assert len(workers.pids) == 3
     assert handle.poll() == JobReturnCode.SUCCESS

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from motifair.consortium.dashboard.run_index import Book
 from motifair.consortium.dashboard.views import State, Status
-from motifair.consortium.live import PULSE, Moment
+from motifair.consortium.live import PULSE, ExchangeStatus
 
 GONE = 3  # rounds in a row without an upload
 SILENT = 4 * PULSE  # seconds without a pulse after which the server is taken to be down
 
 
-def state_of(book: Book, moment: Moment | None, now: float) -> State:
+def state_of(book: Book, moment: ExchangeStatus | None, now: float) -> State:
     """Say how a run stands; without moments only whether it is finished is known."""
     terms = book.verification.books.terms
     if terms is not None and book.verification.books.round >= terms.rounds:
@@ -20,7 +20,9 @@ def state_of(book: Book, moment: Moment | None, now: float) -> State:
     return "running" if now - moment.written_at < SILENT else "standing"
 
 
-def status_of(agent: str, book: Book, moment: Moment | None, state: State, now: float) -> Status:
+def status_of(
+    agent: str, book: Book, moment: ExchangeStatus | None, state: State, now: float
+) -> Status:
     """Say what an agent does.
 
     training  was asked, has not answered yet, and has time

@@ -20,7 +20,7 @@ from pathlib import Path
 from motifair.consortium.dashboard.run_index import Book
 from motifair.consortium.dashboard.status import state_of, status_of
 from motifair.consortium.dashboard.views import Agent, Detail, Exchange, Status, Summary
-from motifair.consortium.live import LIVE, Moment, read_moment
+from motifair.consortium.live import LIVE, ExchangeStatus, read_exchange_status
 from motifair.consortium.store.ledger import Ledger, open_ledger
 from motifair.errors import MotifairError
 from motifair.statements.entry import Entry, decimal
@@ -171,7 +171,7 @@ class Feed:
         views = {}
         for run, book in sorted(self._books.items()):
             folder = folders.get(run)
-            moment = None if folder is None else read_moment(folder / LIVE)
+            moment = None if folder is None else read_exchange_status(folder / LIVE)
             view = _view(book, moment, now, self._checked_at)
             old = self.views.get(run)
             if old is None or replace(view, version=old.version) != old:
@@ -212,7 +212,7 @@ def _reading(book: Book) -> Iterator[None]:
         book.broken(error)
 
 
-def _view(book: Book, moment: Moment | None, now: float, checked_at: datetime) -> View:
+def _view(book: Book, moment: ExchangeStatus | None, now: float, checked_at: datetime) -> View:
     books, verdict = book.verification.books, book.verification.verdict
     terms, state = books.terms, state_of(book, moment, now)
     digits = terms.digits if terms else 0
@@ -244,7 +244,9 @@ def _view(book: Book, moment: Moment | None, now: float, checked_at: datetime) -
     return View(0, detail, verdict.finding, book, len(book.rows))
 
 
-def _agent(name: str, book: Book, moment: Moment | None, status: Status, digits: int) -> Agent:
+def _agent(
+    name: str, book: Book, moment: ExchangeStatus | None, status: Status, digits: int
+) -> Agent:
     line, books = book.last.get(name), book.verification.books
     seen = moment.seen.get(name) if moment else None
     return Agent(
@@ -260,7 +262,7 @@ def _agent(name: str, book: Book, moment: Moment | None, status: Status, digits:
     )
 
 
-def _exchange(moment: Moment) -> Exchange:
+def _exchange(moment: ExchangeStatus) -> Exchange:
     return Exchange(
         round=moment.round,
         asked=len(moment.asked),

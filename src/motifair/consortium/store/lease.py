@@ -23,7 +23,7 @@ class LedgerUnavailable(MotifairError):  # noqa: N818 - a state, and it may pass
     """The database cannot be reached or written just now. What was asked can be tried again."""
 
 
-def explained(name: str, error: exc.DBAPIError) -> MotifairError:
+def database_error(name: str, error: exc.DBAPIError) -> MotifairError:
     """Put what a database says into a sentence.
 
     Only what may pass is `LedgerUnavailable`: no connection, a locked file, a full disk. A missing
@@ -66,7 +66,7 @@ class FileLease:
             with self.engine.execution_options(writes=True).begin() as connection:
                 yield connection
         except exc.DBAPIError as error:
-            raise explained(self.name, error) from error
+            raise database_error(self.name, error) from error
 
     def release(self) -> None:
         """Give the lease back."""
@@ -86,7 +86,7 @@ class AdvisoryLease:
         try:
             self._take()
         except exc.DBAPIError as error:
-            raise explained(name, error) from error
+            raise database_error(name, error) from error
 
     @staticmethod
     def key(run: str) -> int:
@@ -103,7 +103,7 @@ class AdvisoryLease:
                 yield connection
         except exc.DBAPIError as error:
             self._drop()
-            raise explained(self.name, error) from error
+            raise database_error(self.name, error) from error
 
     def release(self) -> None:
         """Give the lease back."""

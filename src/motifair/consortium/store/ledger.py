@@ -19,7 +19,7 @@ try:
     from sqlalchemy import URL, Connection, Engine, exc, make_url
 
     from motifair.consortium.store import migrations
-    from motifair.consortium.store.lease import AdvisoryLease, FileLease, Lease, explained
+    from motifair.consortium.store.lease import AdvisoryLease, FileLease, Lease, database_error
 except ModuleNotFoundError as error:
     raise missing("ledger", "A ledger", error.name) from error
 
@@ -181,7 +181,7 @@ class Ledger:
             with self.engine.connect() as connection:
                 yield connection
         except exc.DBAPIError as error:
-            raise explained(self.name, error) from error
+            raise database_error(self.name, error) from error
 
 
 def open_ledger(where: str | Path, *, write: bool) -> Ledger:
@@ -201,7 +201,7 @@ def open_ledger(where: str | Path, *, write: bool) -> Ledger:
                 revision = migrations.check(connection, name)
     except exc.DBAPIError as error:
         engine.dispose()
-        raise explained(name, error) from error
+        raise database_error(name, error) from error
     except MotifairError:
         engine.dispose()
         raise

@@ -22,7 +22,7 @@ from motifair.consortium.transports import EngineStopped, OnReply, ignore_reply
 from motifair.consortium.transports.nvflare.local import our_own, read_local
 from motifair.consortium.transports.nvflare.payload import TASK, RefusedError, pack, unpack
 
-BLINK = 0.5
+POLL = 0.5
 
 
 def encode(content: Mapping[str, Any]) -> str:
@@ -116,7 +116,7 @@ class NVFlareTransport:
                 left = end - time.monotonic()
                 if left <= 0:
                     break
-                arrived.wait(min(left, BLINK))
+                arrived.wait(min(left, POLL))
             found = dict(results)
         for name in standing.keys() - found.keys():
             self.controller.cancel_task(standing[name], TaskCompletionStatus.CANCELLED, self.fl_ctx)

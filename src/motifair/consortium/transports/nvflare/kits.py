@@ -52,7 +52,7 @@ CONTROLLER = f"{HERE}.controller.SegmentController"
 EXECUTOR = f"{HERE}.executor.AgentExecutor"
 LAUNCHER = f"{HERE}.launcher.LastingLauncher"
 
-CHATTY = (
+NOISY_LOGGERS = (
     "nvflare.apis.impl", "nvflare.fuel.f3.cellnet", "nvflare.fuel.f3.drivers",
     "nvflare.fuel.utils", "nvflare.private.aux_runner",
     "nvflare.private.fed.client.client_runner", "nvflare.private.fed.client.communicator",
@@ -121,7 +121,7 @@ def issue(folder: Path, names: Sequence[str]) -> dict[str, Path]:
     (folder / "kits").mkdir(mode=0o700, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=authority) as scratch:
         builders = [WorkspaceBuilder(), StaticFileBuilder("config", scheme="grpc"), CertBuilder()]
-        made = Provisioner(scratch, builders).provision(project, logger=_Quiet())
+        made = Provisioner(scratch, builders).provision(project, logger=_QuietLogger())
         if made.get(CtxKey.BUILD_ERROR):
             raise MotifairError(f"The kits could not be made in {folder}; is its disk full?")
         for name in names:
@@ -176,7 +176,7 @@ def _quiet(path: Path) -> None:
     config = read_json(path)
     config["handlers"] = {"consoleHandler": config["handlers"]["consoleHandler"]}
     config["handlers"]["consoleHandler"]["formatter"] = "baseFormatter"
-    config["loggers"] = {name: {"level": "WARNING"} for name in CHATTY}
+    config["loggers"] = {name: {"level": "WARNING"} for name in NOISY_LOGGERS}
     config["loggers"]["root"] = {"level": "INFO", "handlers": ["consoleHandler"]}
     write_json(path, config)
 
@@ -191,7 +191,7 @@ def _lock_server(resources: dict[str, Any]) -> None:
     resources["components"] = list(components.values())
 
 
-def settle(kit: Path) -> None:
+def set_state_paths(kit: Path) -> None:
     """Let the server keep its own state in its kit, wherever that stands now.
 
     The engine wants an absolute path, and would use one folder in /tmp for all servers.
@@ -272,7 +272,7 @@ def _participant(name: str, facts: dict[str, Any]) -> Participant:
     return Participant("client", name, ORGANISATION, {"allow_log_streaming": False})
 
 
-class _Quiet:
+class _QuietLogger:
     """The engine would print what it makes."""
 
     def debug(self, message: str) -> None:

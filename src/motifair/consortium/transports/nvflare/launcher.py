@@ -18,7 +18,7 @@ MOST_FAILED = 3
 PAUSE = 0.5
 
 
-class LastingHandle(JobHandleSpec):
+class RestartingHandle(JobHandleSpec):
     """Looks like one process to the engine, which aborts the job for everybody if a worker dies.
 
     A worker that was killed (by the system when memory is short, say) left nothing behind but what
@@ -70,7 +70,7 @@ class LastingLauncher(ClientProcessJobLauncher):
 
     def __init__(self) -> None:
         super().__init__()
-        self.last: LastingHandle | None = None
+        self.last: RestartingHandle | None = None
 
     def launch_job(self, job_meta: dict[str, Any], fl_ctx: FLContext) -> JobHandleSpec:
         """Start a worker; the engine waits for the handle."""
@@ -79,7 +79,7 @@ class LastingLauncher(ClientProcessJobLauncher):
         folder = Path(workspace.get_run_dir(job_meta[JobConstants.JOB_ID]))
         if self.last:
             self.last.terminate()
-        self.last = LastingHandle(
+        self.last = RestartingHandle(
             lambda: launch(job_meta, fl_ctx), folder / FLMetaKey.PROCESS_RC_FILE
         )
         return self.last

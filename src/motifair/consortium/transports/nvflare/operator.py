@@ -22,7 +22,7 @@ logging.getLogger("nvflare").addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True)
-class Status:
+class ServerStatus:
     """Since when the server works, when each site was last heard of, which jobs are at work."""
 
     since: datetime
@@ -30,11 +30,11 @@ class Status:
     jobs: list[str]
 
 
-def status(admin_kit: Path) -> Status:
+def status(admin_kit: Path) -> ServerStatus:
     """Ask the server how it stands."""
     with session(admin_kit) as opened:
         info = opened.get_system_info()
-    return Status(
+    return ServerStatus(
         since=datetime.fromtimestamp(info.server_info.start_time, UTC),
         sites={c.name: datetime.fromtimestamp(c.last_connect_time, UTC) for c in info.client_info},
         jobs=[job.job_id for job in info.job_info],

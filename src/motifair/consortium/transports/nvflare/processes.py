@@ -22,7 +22,7 @@ from motifair.consortium.transports.nvflare.kits import (
     SERVER,
     check_certificate,
     name_of,
-    settle,
+    set_state_paths,
 )
 from motifair.consortium.transports.nvflare.local import write_local
 from motifair.consortium.transports.nvflare.stopping import (
@@ -47,7 +47,7 @@ STRANGE = re.compile(r"CERTIFICATE_VERIFY_FAILED|certificate verify failed", re.
 
 
 @dataclass(frozen=True)
-class Running:
+class EngineProcess:
     """A part of a federation that was started from `kit`; its log is `kit/engine.log`."""
 
     kit: Path
@@ -77,7 +77,7 @@ class Running:
         end_engine(self.kit, grace=0)
 
 
-def start_server(kit: Path, settings: Mapping[str, Any], *, wait: float = 60) -> Running:
+def start_server(kit: Path, settings: Mapping[str, Any], *, wait: float = 60) -> EngineProcess:
     """Start the server; `settings` is what drivers get as `where`. Returns when it listens."""
     _, port = address(kit)
     if _listens("localhost", port):
@@ -90,7 +90,7 @@ def start_server(kit: Path, settings: Mapping[str, Any], *, wait: float = 60) ->
 
 def start_site(
     kit: Path, handler: str, settings: Mapping[str, Any], *, wait: float = 60
-) -> Running:
+) -> EngineProcess:
     """Start a site whose agent is made by `handler`, with `settings`.
 
     Returns when the server has taken it in. A server that is not there is waited for.
@@ -106,10 +106,10 @@ def start_site(
     return _ready(running, SITE_READY, wait, why)
 
 
-def running(kit: Path) -> Running | None:
+def running(kit: Path) -> EngineProcess | None:
     """Return what was started from `kit`, here or by another command, if it still works."""
     found = main_process(kit)
-    return Running(kit, found) if found else None
+    return EngineProcess(kit, found) if found else None
 
 
 def trouble(kit: Path) -> str | None:
@@ -147,7 +147,7 @@ def address(kit: Path) -> tuple[str, int]:
     raise MotifairError(f"{kit} is no startup kit: it has no startup/fed_*.json.")
 
 
-def _start(kit: Path, part: str, program: str, local: dict[str, Any]) -> Running:
+def _start(kit: Path, part: str, program: str, local: dict[str, Any]) -> EngineProcess:
     """Start a program of the engine, with its log in a file and the kit as its folder."""
     kit = kit.resolve()
     if re.search(r"\s", str(kit)):
@@ -156,7 +156,7 @@ def _start(kit: Path, part: str, program: str, local: dict[str, Any]) -> Running
     check_free(kit)
     end_engine(kit)  # workers that a dead server or site left
     if part == "server":
-        settle(kit)
+        set_state_paths(kit)
     write_local(kit, local)
     identity = [] if part == "server" else [f"uid={name_of(kit)}"]
     command = [
@@ -172,10 +172,12 @@ def _start(kit: Path, part: str, program: str, local: dict[str, Any]) -> Running
             command, cwd=kit, env=environment, stdin=subprocess.DEVNULL, stdout=log,
             stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
-    return Running(kit, psutil.Process(process.pid))
+    return EngineProcess(kit, psutil.Process(process.pid))
 
 
-def _ready(started: Running, sign: re.Pattern[str], wait: float, why: Callable[[], str]) -> Running:
+def _ready(
+    started: EngineProcess, sign: re.Pattern[str], wait: float, why: Callable[[], str]
+) -> EngineProcess:
     """Wait for the sign in the log; else stop it and say what is wrong."""
     end = time.monotonic() + wait
     while time.monotonic() < end and started.alive():

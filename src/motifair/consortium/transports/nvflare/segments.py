@@ -19,15 +19,15 @@ from motifair.consortium.transports.nvflare.operator import session
 from motifair.consortium.transports.nvflare.payload import TASK
 from motifair.errors import MotifairError
 
-GLANCE = 0.5
-BETWEEN_CALLS = 3.0
+POLL = 0.5
+IDLE_POLL = 3.0
 MAX_BYTES = 256 * 2**20
 
 How = Literal["done", "finished", "aborted", "lost", "refused", "timeout"]
 
 
 @dataclass(frozen=True)
-class Ending:
+class SegmentResult:
     """How a segment ended.
 
     `done`: the caller's own marker says so. `finished`: the driver returned. `aborted`: the engine
@@ -63,7 +63,7 @@ def run_segment(
     admin_kit: Path, *, members: Sequence[str], driver: str, segment: Mapping[str, Any],
     min_sites: int, timeout: float, done: Callable[[], bool] | None = None,
     awaited: Sequence[str] = (), max_bytes: int = MAX_BYTES,
-) -> Ending:  # fmt: skip
+) -> SegmentResult:  # fmt: skip
     """Run one segment and say how it ended.
 
     The driver gets `segment` and `members` beside what stands in the server's own file. `done` is
@@ -82,24 +82,24 @@ def run_segment(
         _clear(opened, end)
         began = opened.get_system_info().server_info.start_time
         name = opened.submit_job(str(Path(folder) / "segment"))
-        call = RollCall(name, awaited)
+        idle_sites = IdleSites(name, awaited)
         while time.monotonic() < end:
             if done and done():
-                return Ending("done", name)
+                return SegmentResult("done", name)
             try:
                 opened = opened or stack.enter_context(session(admin_kit))
-                if ending := _ended(opened, name, began):
-                    return ending
-                if back := call(opened):
+                if result := _ended(opened, name, began):
+                    return result
+                if back := idle_sites(opened):
                     opened.abort_job(name)
-                    return Ending("aborted", name, f"{back} is back, but not in it", back)
+                    return SegmentResult("aborted", name, f"{back} is back, but not in it", back)
             except Exception:  # the server is away, and may come back
                 opened = None
                 stack.close()
-            time.sleep(GLANCE)
+            time.sleep(POLL)
     with contextlib.suppress(MotifairError), session(admin_kit) as opened:
         opened.abort_job(name)
-    return Ending("timeout", name, "it was still at work, and was aborted")
+    return SegmentResult("timeout", name, "it was still at work, and was aborted")
 
 
 def _clear(opened: Session, end: float) -> None:
@@ -109,23 +109,23 @@ def _clear(opened: Session, end: float) -> None:
             with contextlib.suppress(Exception):  # what a dead server had is not at work any more
                 opened.abort_job(job["job_id"])
     while opened.get_system_info().job_info and time.monotonic() < end:
-        time.sleep(GLANCE)
+        time.sleep(POLL)
 
 
-class RollCall:
+class IdleSites:
     """Asks, now and then, who is there without work while the segment is at work."""
 
     def __init__(self, job: str, members: Sequence[str]) -> None:
         self.job, self.members = job, members
         self.idle: set[str] = set()
-        self.next = time.monotonic() + BETWEEN_CALLS
+        self.next = time.monotonic() + IDLE_POLL
 
     def __call__(self, opened: Session) -> str:
         """Return who was twice in a row; '' if nobody was, or it is not yet time."""
         if time.monotonic() < self.next:
             return ""
         before, self.idle = self.idle, self._ask(opened)
-        self.next = time.monotonic() + BETWEEN_CALLS
+        self.next = time.monotonic() + IDLE_POLL
         return min(before & self.idle, default="")
 
     def _ask(self, opened: Session) -> set[str]:
@@ -137,15 +137,15 @@ class RollCall:
         return {f["client_name"] for f in found or () if f.get("status") == "no_jobs"}
 
 
-def _ended(opened: Session, job: str, began: float) -> Ending | None:
+def _ended(opened: Session, job: str, began: float) -> SegmentResult | None:
     """Ask the server; it forgets a job when it is started anew, but not the job's status."""
     if opened.get_system_info().server_info.start_time != began:
-        return Ending("lost", job, "the server was restarted")
+        return SegmentResult("lost", job, "the server was restarted")
     status = str(opened.get_job_meta(job).get("status"))
     if status == "FINISHED:COMPLETED":
-        return Ending("finished", job)
+        return SegmentResult("finished", job)
     if status in ("FINISHED:CAN_NOT_SCHEDULE", "FINISHED:FAILED_TO_RUN"):
-        return Ending("refused", job, status)
+        return SegmentResult("refused", job, status)
     if status.startswith("FINISHED"):
-        return Ending("aborted", job, status)
+        return SegmentResult("aborted", job, status)
     return None
