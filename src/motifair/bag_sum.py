@@ -1,7 +1,7 @@
-"""Sums over bags of rows: the one sparse operation of the whole project.
+"""Sparse matrix × dense matrix products, as sums over bags of rows.
 
-Neighbour sums, pooling, one-hot inputs and motif prototypes are all "for every output row, add
-some input rows". `torch.nn.functional.embedding_bag` does this several times faster than
+Neighbour sums, pooling, one-hot inputs and motif prototypes all add some input rows for every
+output row. `torch.nn.functional.embedding_bag` does this several times faster than
 gather + scatter on a CPU, and in a fixed order, so that results are reproducible on every device.
 """
 
@@ -20,7 +20,10 @@ from motifair.kernels import bag_sum
 
 @dataclass(frozen=True)
 class Bags:
-    """A sparse matrix in compressed rows: `index[start[b]:start[b+1]]` are the rows bag b adds."""
+    """A sparse matrix in CSR form: bag b sums the rows `index[start[b]:start[b+1]]`.
+
+    `weight` has a factor for each entry of `index`; without it all factors are 1.
+    """
 
     index: Tensor
     start: Tensor
@@ -30,7 +33,7 @@ class Bags:
     def of(
         cls, matrix: sparse.csr_array, device: torch.device | str, dtype: torch.dtype | None
     ) -> Bags:
-        """Build from a scipy matrix (bags × inputs); without a type entries count as one."""
+        """Build from a scipy matrix (bags × inputs); without a dtype all entries count as 1."""
         weight = None if dtype is None else torch.as_tensor(matrix.data, dtype=dtype, device=device)
         return cls(_indices(matrix.indices, device), _indices(matrix.indptr, device), weight)
 
@@ -53,8 +56,13 @@ class BagSum:
         device: torch.device | str = "cpu",
         dtype: torch.dtype | None = None,
     ) -> BagSum:
-        """Build from a scipy matrix (bags × inputs) for rows of a type; without a type entries
-        count as one, for rows of any.
+        """Build from a scipy matrix (bags × inputs).
+
+        Args:
+            matrix: The sparse matrix `M`.
+            device: Where its indices and weights are stored.
+            dtype: Type of the weights, that of the rows it will be applied to. Without it all
+                entries count as 1, and rows may be of any type.
         """
         return cls(
             Bags.of(matrix, device, dtype),
@@ -63,7 +71,7 @@ class BagSum:
 
     @classmethod
     def symmetric(cls, index: np.ndarray, start: np.ndarray, device: torch.device) -> BagSum:
-        """Build from the compressed rows of a symmetric 0/1 matrix, which is its own transpose."""
+        """Build from `indices` and `indptr` of a symmetric 0/1 matrix, its own transpose."""
         bags = Bags(_indices(index, device), _indices(start, device))
         return cls(bags, bags)
 
@@ -81,7 +89,7 @@ class BagSum:
 
 
 class _BagSum(torch.autograd.Function):
-    """`embedding_bag` whose backward is again one `embedding_bag`, by the transposed bags."""
+    """`embedding_bag` whose backward pass is one `embedding_bag` with the transposed bags."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, forward: Bags, backward: Bags) -> Tensor:

@@ -1,4 +1,4 @@
-"""How many cores this process may use: a container often has fewer than its machine."""
+"""The number of CPU cores available to this process, which a container may limit."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 def usable_cores() -> int:
-    """Return the whole cores within affinity and the container's quota, at least one."""
-    mine = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return the whole cores within the CPU affinity and the cgroup quota, at least one."""
+    allowed = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     try:
         quota, period = _QUOTA.read_text().split()
-        return max(1, min(mine, int(quota) // int(period)))
+        return max(1, min(allowed, int(quota) // int(period)))
     except (OSError, ValueError):  # no such file, or "max"
-        return mine
+        return allowed

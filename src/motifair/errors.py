@@ -1,4 +1,4 @@
-"""The one exception a user's mistake ends in."""
+"""The exception for user errors, and suggestions for misspelt names."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterable
 
 
 class MotifairError(Exception):
-    """A mistake of the user's: one sentence that says what is wrong and names the fix.
+    """A user error: one sentence that says what is wrong and how to fix it.
 
     The command line prints it without a traceback and exits with code 2.
     """
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Name what was probably meant, or all there is.
+    """Suggest the names closest to a misspelt one, or list all of them if none is close.
 
     >>> nearest("PROTEIN", ["PROTEINS", "DD"])
     'Did you mean PROTEINS?'

@@ -1,4 +1,4 @@
-"""Optional dependencies: which extra brings a package, and the one sentence for a missing one."""
+"""Optional dependencies: which extra installs a package, and the error if it is missing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from motifair.errors import MotifairError
 
 _LEDGER = ("sqlalchemy", "alembic", "cryptography")
-# What an extra is useless without: not psycopg and pyarrow, which only some ledgers need.
+# Packages that every use of an extra needs: not psycopg and pyarrow, which only some ledgers need.
 MODULES = {
     "ledger": _LEDGER,
     "federation": ("nvflare", "psutil", *_LEDGER),
@@ -21,9 +21,15 @@ MODULES = {
 
 
 def require(extra: str, what: str, *modules: str) -> None:
-    """Raise unless `modules` (default: all that `extra` brings) can be imported; import none.
+    """Check that the packages of an extra are installed, without importing them.
 
-    `what` begins the sentence: what the user asked for, in the singular.
+    Args:
+        extra: Name of the extra, a key of `MODULES`.
+        what: Subject of the error sentence, in the singular: the feature that was asked for.
+        modules: Top-level modules to check; by default all of `MODULES[extra]`.
+
+    Raises:
+        MotifairError: If a module is missing; the sentence names the command that installs it.
     """
     for module in modules or MODULES[extra]:
         if find_spec(module) is None:
@@ -31,9 +37,9 @@ def require(extra: str, what: str, *modules: str) -> None:
 
 
 def missing(extra: str, what: str, module: str | None) -> MotifairError:
-    """Return the error for a module that is not installed and that `extra` would bring.
+    """Return the error for a module that is not installed and that `extra` would install.
 
-    `module` may be the `name` of a ModuleNotFoundError.
+    `module` may be the `name` of a `ModuleNotFoundError`.
 
     >>> print(missing("web", "The page", "fastapi"))
     The page needs fastapi; run pip install 'motifair[web]', or pip install '.[web]' in a checkout.
@@ -43,5 +49,5 @@ def missing(extra: str, what: str, module: str | None) -> MotifairError:
 
 
 def install(extra: str) -> str:
-    """Return the command that installs an extra, from an index and from a checkout."""
+    """Return the commands that install an extra, from a package index and from a checkout."""
     return f"pip install 'motifair[{extra}]', or pip install '.[{extra}]' in a checkout"

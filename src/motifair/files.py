@@ -1,4 +1,4 @@
-"""Files that are either whole or not there."""
+"""Atomic file writes, JSON files, file-system errors and the cache folder."""
 
 from __future__ import annotations
 
@@ -16,9 +16,15 @@ from motifair.errors import MotifairError
 
 
 def write_atomic(path: Path, content: bytes | str | Callable[[Path], None]) -> None:
-    """Write to a temporary name beside `path`, flush it to disk, rename it into place.
+    """Write to a temporary file in the same folder, flush it to disk, rename it to `path`.
 
-    Large content need not be made in memory: then `content` writes to the path it is given.
+    Args:
+        path: The file to write or replace.
+        content: Bytes or text, or, for content too large for memory, a function that writes it to
+            the path it is given.
+
+    Raises:
+        MotifairError: If the file cannot be written; `path` is then unchanged.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
@@ -29,12 +35,12 @@ def write_atomic(path: Path, content: bytes | str | Callable[[Path], None]) -> N
         _flush(temporary)
         temporary.replace(path)
     except OSError as error:
-        # Under a file there is nothing to remove, and that is an error, too.
+        # If the parent is a file, removing the temporary file fails as well.
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise MotifairError(
-            f"{path} cannot be written ({error.strerror}); make room on the disk, or check who may "
-            "write there."
+            f"{path} cannot be written ({error.strerror}); free disk space, or check the "
+            "permissions of the folder."
         ) from error
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -43,7 +49,7 @@ def write_atomic(path: Path, content: bytes | str | Callable[[Path], None]) -> N
 
 
 def write_private(path: Path, content: bytes | str) -> None:
-    """Write a file atomically that nobody but its owner can read."""
+    """Write a file atomically that only its owner can read (mode 0600)."""
 
     def write(temporary: Path) -> None:
         temporary.touch(0o600, exist_ok=False)
@@ -53,45 +59,45 @@ def write_private(path: Path, content: bytes | str) -> None:
 
 
 def check_target(path: Path) -> None:
-    """Refuse a file that cannot be written, before the work whose result it is to hold."""
+    """Raise if a file cannot be written, before the computation whose result it will hold."""
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        # Rights do not tell everything: a disk may be full, or for reading only.
+        # Permissions are not enough: the disk may be full or mounted read-only.
         with tempfile.TemporaryFile(dir=path.absolute().parent):
             pass
     except OSError as error:
         raise MotifairError(
-            f"{path} cannot be written ({error.strerror}); name a file in an existing folder "
-            "that you may write to."
+            f"{path} cannot be written ({error.strerror}); give a file in an existing, writable "
+            "folder."
         ) from error
 
 
 @contextmanager
 def file_errors() -> Iterator[None]:
-    """Turn what the file system refuses into one sentence with the path."""
+    """Turn `OSError` about a file into a `MotifairError` that names the path."""
     try:
         yield
     except OSError as error:
         if error.filename is None and error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise  # not about a file: a broken pipe, a connection
         raise MotifairError(
-            f"{error.filename or 'A file'} cannot be used ({error.strerror}); check the path, who "
-            "may write there, and the room on the disk."
+            f"{error.filename or 'A file'} cannot be used ({error.strerror}); check the path, its "
+            "permissions and the free disk space."
         ) from error
 
 
 def _flush(path: Path) -> None:
-    """Make sure that a file or folder is on the disk."""
-    opened = os.open(path, os.O_RDONLY)
+    """Flush a file or folder to disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(opened)
+        os.fsync(descriptor)
     finally:
-        os.close(opened)
+        os.close(descriptor)
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write JSON atomically, in a stable and readable form (NaN is written as null)."""
+    """Write JSON atomically, indented, with keys in insertion order; NaN is written as null."""
     write_atomic(path, json.dumps(finite(content), indent=2, ensure_ascii=False) + "\n")
 
 
@@ -101,7 +107,11 @@ def read_json(path: Path) -> Any:
 
 
 def finite(content: Any) -> Any:
-    """Replace NaN by None and an infinity by its name: JSON knows neither."""
+    """Replace NaN by None and infinities by "inf" and "-inf", which JSON cannot represent.
+
+    >>> finite({"loss": float("nan"), "beta": float("inf")})
+    {'loss': None, 'beta': 'inf'}
+    """
     if isinstance(content, dict):
         return {str(k): finite(v) for k, v in content.items()}
     if isinstance(content, list | tuple):
@@ -114,10 +124,14 @@ def finite(content: Any) -> Any:
     return content
 
 
-def cache_folder(room: str) -> Path:
-    """Return (and make) the folder where `room` may keep what it can make again."""
+def cache_folder(name: str) -> Path:
+    """Return the cache folder `name`, created if needed.
+
+    It is below `$MOTIFAIR_CACHE`, or else below `motifair` in the user's cache folder. Everything
+    in it can be computed or downloaded again.
+    """
     root = os.environ.get("MOTIFAIR_CACHE")
     base = Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")) / "motifair"
-    folder = base.expanduser() / room
+    folder = base.expanduser() / name
     folder.mkdir(parents=True, exist_ok=True)
     return folder
