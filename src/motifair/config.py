@@ -8,14 +8,14 @@ import math
 import operator
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import Field, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from motifair.errors import MotifairError, nearest
 
 
-def _option(
+def option(
     default: Any,
     help: str,
     *,
@@ -25,7 +25,7 @@ def _option(
     most: float | None = None,
     below: float | None = None,
 ) -> Any:
-    """Declare an option: its default (the paper's reading), its meaning and its range."""
+    """Declare an option, of the configuration or of a component: default, meaning and range."""
     limits = {"above": above, "least": least, "most": most, "below": below}
     return field(default=default, metadata={"help": help, "choices": choices, **limits})
 
@@ -48,148 +48,156 @@ class Config:
     """
 
     # What is run
-    dataset: str = _option(
+    dataset: str = option(
         "planted", "name, path of a TU folder or zip, or several joined by commas, one an agent"
     )
-    method: str = _option("motifair", "one of those that `motifair methods` lists")
-    profile: str = _option(
+    method: str = option("motifair", "one of those that `motifair methods` lists")
+    profile: str = option(
         "paper",
         "set of defaults: `default` is what we recommend, `paper` reads the paper literally",
         choices=("default", "paper"),
     )
-    splits: int = _option(1, "data splits; split k uses seed + k", least=1)
-    seed: int = _option(0, "seed of the first split", least=0, below=2**31)
-    fixed_split: bool = _option(False, "keep the partition of the first split, vary training only")
-    rounds: int = _option(200, "communication rounds [T]", least=1)
-    eval_every: int = _option(10, "rounds between evaluations (the last is always one)", least=1)
-    contribution: bool = _option(
+    splits: int = option(1, "data splits; split k uses seed + k", least=1)
+    seed: int = option(0, "seed of the first split", least=0, below=2**31)
+    fixed_split: bool = option(False, "keep the partition of the first split, vary training only")
+    rounds: int = option(200, "communication rounds [T]", least=1)
+    eval_every: int = option(10, "rounds between evaluations (the last is always one)", least=1)
+    contribution: bool = option(
         False, "measure at evaluations what each agent contributes to the server's model"
     )
     # Who holds what
-    agents: int = _option(10, "agents [N]", least=2)
-    partition: str = _option(
+    agents: int = option(10, "agents [N]", least=2)
+    partition: str = option(
         "chunks",
         "how graphs are shared out: `chunks` by blocks in the order of the file, `iid` equally at "
         "random, `dirichlet` with unequal classes, `sizes` with unequal sizes, `domains` each "
         "agent its own dataset",
         choices=("chunks", "iid", "dirichlet", "sizes", "domains"),
     )
-    skew: float = _option(
+    skew: float = option(
         0.5,
         "Dirichlet concentration of the partitions dirichlet and sizes; less is more unequal",
         above=0,
     )
-    test_fraction: float = _option(0.1, "share of its graphs each agent tests on", above=0, below=1)
-    perturbation: str = _option(
+    test_fraction: float = option(0.1, "share of its graphs each agent tests on", above=0, below=1)
+    perturbation: str = option(
         "none",
         "damage to training graphs: `tiers` rewires 0.7–1 of the edges of 3/10 of the agents, "
         "0.3–0.7 of another 3/10 and less of the rest",
         choices=("none", "tiers"),
     )
-    features: str = _option(
+    features: str = option(
         "auto",
         "what a node shows the model: its `label`, `attributes` or `degree`; `auto` takes labels, "
         "else attributes, else degrees",
         choices=("auto", "label", "degree", "attributes"),
     )
     # Model and local training
-    local_epochs: int = _option(1, "local epochs a round [E]", least=1)
-    batch_size: int = _option(128, "graphs in a gradient step", least=1)
-    learning_rate: float = _option(0.001, "learning rate of Adam", above=0)
-    weight_decay: float = _option(0.0005, "weight decay of Adam", least=0)
-    hidden: int = _option(64, "hidden units", least=8)
-    layers: int = _option(3, "graph convolutions", least=1)
-    dropout: float = _option(0.5, "dropout rate", least=0, most=0.95)
-    share: str = _option(
+    local_epochs: int = option(1, "local epochs a round [E]", least=1)
+    batch_size: int = option(128, "graphs in a gradient step", least=1)
+    learning_rate: float = option(0.001, "learning rate of Adam", above=0)
+    weight_decay: float = option(0.0005, "weight decay of Adam", least=0)
+    hidden: int = option(64, "hidden units", least=8)
+    layers: int = option(3, "graph convolutions", least=1)
+    dropout: float = option(0.5, "dropout rate", least=0, most=0.95)
+    share: str = option(
         "all",
         "exchanged parameters: `all`, or `conv`, the convolutions alone",
         choices=("all", "conv"),
     )
     # Motifs
-    rings: str = _option(
+    rings: str = option(
         "basis",
         "which cycles are motifs: a minimum cycle `basis`, or all `chordless` cycles up to "
         "max_ring",
         choices=("basis", "chordless"),
     )
-    max_ring: int = _option(0, "longest ring; 0 is no cap, for basis only", least=0, most=8)
-    chance: bool = _option(False, "keep only motifs that random wiring would not bring as often")
-    vocabulary_fraction: float = _option(0.9, "motifs kept by TF-IDF [β_s]", above=0, most=1)
-    tfidf: str = _option(
+    max_ring: int = option(0, "longest ring; 0 is no cap, for basis only", least=0, most=8)
+    chance: bool = option(False, "keep only motifs that random wiring would not bring as often")
+    vocabulary_fraction: float = option(0.9, "motifs kept by TF-IDF [β_s]", above=0, most=1)
+    tfidf: str = option(
         "paper",
         "bracket of E14: `paper` is tf·log(·) + 1, `smooth` tf·(log(·) + 1)",
         choices=("paper", "smooth"),
     )
     # Value
-    alignment_of: str = _option(
+    alignment_of: str = option(
         "update",
         "vector of an agent that is aligned: its `update`, or its mean raw `gradient`",
         choices=("update", "gradient"),
     )
-    alignment_against: str = _option(
+    alignment_against: str = option(
         "all",
         "reference of φ: `all` is the sum of all updates, `others` leaves the agent out, `shapley` "
         "is exact; with `peers` the others' gradients vote alike, with `peers-by-value` by value",
         choices=("all", "others", "shapley", "peers", "peers-by-value"),
     )
-    alignment_rate: float = _option(
+    alignment_rate: float = option(
         1.0, "weight of a round in the running mean of φ; 1 is this round alone", above=0, most=1
     )
-    corroboration: int = _option(1, "agents that must hold a motif for it to count", least=1)
-    evidence: str = _option(
+    corroboration: int = option(1, "agents that must hold a motif for it to count", least=1)
+    evidence: str = option(
         "sum",
         "evidence of a round: `sum` is φ + α2·d; `judged` scales d by the typical φ and drops it "
         "for agents with φ ≤ 0",
         choices=("sum", "judged"),
     )
-    value_guard: bool = _option(
+    value_guard: bool = option(
         False, "raise the evidence of all agents until Σx ≥ ½Σ|x|, which bounds the values of E9"
     )
-    value_update: str = _option(
+    value_update: str = option(
         "additive",
         "rule of E9: `additive` is r + α1·x, `ema` is (1 − α1)·r + α1·x, both over their total",
         choices=("additive", "ema"),
     )
-    value_rate: float = _option(0.05, "weight of a round in the values [α1]", above=0, most=1)
-    diversity_weight: float = _option(1.0, "weight of diversity in the evidence [α2]", least=0)
-    aggregation: str = _option(
+    value_rate: float = option(0.05, "weight of a round in the values [α1]", above=0, most=1)
+    diversity_weight: float = option(1.0, "weight of diversity in the evidence [α2]", least=0)
+    aggregation: str = option(
         "value",
         "weights of the updates in the sum: by `value`, by `size`, or `trusted`, which is by size "
         "without agents whose value is not positive",
         choices=("value", "size", "trusted"),
     )
+    aggregator: str = option(
+        "mean",
+        "how weighted updates become one: `mean`, or robust against some agents: `median`, "
+        "`trimmed-mean`, `krum`, `multi-krum`, `geometric-median`, or a plugin's",
+    )
+    valuation: str = option(
+        "running", "how values follow from alignments: `running` is E9, or a plugin's"
+    )
     # Reward
-    aggregate_length: str = _option(
+    aggregate_length: str = option(
         "mean",
         "length of the aggregate: `mean` as E12 has it, `typical` stretched towards that of the "
         "updates in it",
         choices=("mean", "typical"),
     )
-    beta: float = _option(1.0, "fairness temperature [β], may be inf", above=0)
-    mask_scope: str = _option(
+    beta: float = option(1.0, "fairness temperature [β], may be inf", above=0)
+    mask_scope: str = option(
         "global",
         "components that a mask ranks: of the whole update (`global`), or tensor by tensor "
         "(`layer`)",
         choices=("global", "layer"),
     )
-    retention: float = _option(0.0, "share of its own step an agent keeps [κ]", least=0, most=1)
-    reward_step: float = _option(1.0, "step along the reward [s]", above=0)
-    own_weight: float = _option(
+    retention: float = option(0.0, "share of its own step an agent keeps [κ]", least=0, most=1)
+    reward_step: float = option(1.0, "step along the reward [s]", above=0)
+    own_weight: float = option(
         0.0, "share of a model trained alone in what an agent predicts [η]", least=0, below=1
     )
     # Prototypes
-    prototype_distance: str = _option(
+    prototype_distance: str = option(
         "l2",
         "distance in E13: `l2` between prototypes as they are, `unit` between their directions",
         choices=("l2", "unit"),
     )
-    prototype_reduce: str = _option(
+    prototype_reduce: str = option(
         "sum", "distances of E13 over motifs: their `sum` or `mean`", choices=("sum", "mean")
     )
-    prototype_weight: float = _option(0.1, "weight of the prototypes in E13 [λ]", least=0)
+    prototype_weight: float = option(0.1, "weight of the prototypes in E13 [λ]", least=0)
     # Payoff
-    budget: float = _option(1.0, "paid out in each round [B]", least=0)
-    payoff: str = _option(
+    budget: float = option(1.0, "paid out in each round [B]", least=0)
+    payoff: str = option(
         "paper",
         "payoff rule: `paper` is E4 and E5; for comparison `equal` shares, or by data size "
         "log(1 + graphs): what an agent adds to all (`union`), has alone (`individual`), or its "
@@ -197,17 +205,28 @@ class Config:
         choices=("paper", "equal", "union", "individual", "shapley"),
     )
 
+    # Options of the method, the aggregator and the valuation themselves, as pairs.
+    component_options: tuple[tuple[str, Any], ...] = ()
+
     def __init__(self, **options: Any) -> None:
-        for name in options:
-            if name not in OPTIONS:
-                raise MotifairError(f"There is no option '{name}'. {nearest(name, OPTIONS)}")
-        given = {name: _parsed(name, value) for name, value in options.items()}
+        inherited = dict(options.pop("component_options", ()))
+        given = {n: parse_option(n, OPTIONS[n], v) for n, v in options.items() if n in OPTIONS}
         profile = given.get("profile", "default")
         if profile not in PROFILES:
             raise MotifairError(f"There is no profile '{profile}'. {nearest(profile, PROFILES)}")
         paper = {name: option.default for name, option in OPTIONS.items()}
         values = {**paper, "profile": profile, **PROFILES[profile], **given}
-        self.__dict__.update(values, _given=frozenset(given))
+        own = _component_options(values)
+        for name in options:
+            if name not in OPTIONS and name not in own:
+                raise MotifairError(
+                    f"There is no option '{name}'. {nearest(name, [*OPTIONS, *own])}"
+                )
+        set_here = {n: options.get(n, inherited.get(n, o.default)) for n, o in own.items()}
+        components = tuple((n, parse_option(n, own[n], v)) for n, v in sorted(set_here.items()))
+        for name, value in components:
+            check_range(name, value, own[name].metadata)
+        self.__dict__.update(values, component_options=components, _given=frozenset(options))
         self._check()
 
     @property
@@ -217,8 +236,8 @@ class Config:
         return given
 
     def _check(self) -> None:
-        for option in fields(self):
-            _check_range(option.name, getattr(self, option.name), option.metadata)
+        for option in OPTIONS.values():
+            check_range(option.name, getattr(self, option.name), option.metadata)
         if self.rings == "chordless" and self.max_ring < 3:
             raise MotifairError(
                 "rings=chordless needs a cap, since there may be exponentially many; "
@@ -233,8 +252,10 @@ class Config:
             )
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values that JSON can hold (infinity by name)."""
-        return {k: ("inf" if v == math.inf else v) for k, v in asdict(self).items()}
+        """Return all options as plain values that JSON can hold (infinity by name)."""
+        values = {**asdict(self), **dict(self.component_options)}
+        del values["component_options"]
+        return {k: ("inf" if v == math.inf else v) for k, v in values.items()}
 
     def digest(self) -> str:
         """Return a short name for this configuration."""
@@ -263,7 +284,7 @@ PROFILES: Mapping[str, Mapping[str, Any]] = {
     },
 }
 
-OPTIONS = {option.name: option for option in fields(Config)}
+OPTIONS = {o.name: o for o in fields(Config) if o.name != "component_options"}
 LIMITS: Mapping[str, tuple[str, Callable[[float, float], bool]]] = {
     "above": ("greater than", operator.gt),
     "least": ("at least", operator.ge),
@@ -277,6 +298,13 @@ REMOVED = {
         "accuracies are those after the last round, since one chosen on the test set is too high",
     ),
 }
+
+
+def _component_options(values: Mapping[str, Any]) -> dict[str, Field[Any]]:
+    """Return the options that the chosen method, aggregator and valuation declare themselves."""
+    from motifair.methods import component_options  # they are built on this module
+
+    return component_options(values)
 
 
 def make_config(settings: Mapping[str, Any]) -> Config:
@@ -330,9 +358,9 @@ def parse_assignments(assignments: list[str]) -> dict[str, str]:
     return found
 
 
-def _parsed(name: str, value: Any) -> Any:
+def parse_option(name: str, option: Field[Any], value: Any) -> Any:
     """Turn text or a number into the option's own type."""
-    kind: type = type(getattr(Config, name))
+    kind: type = type(option.default)
     text = str(value).strip().lower()
     if kind is bool:
         if text in ("true", "yes", "1", "false", "no", "0"):
@@ -361,7 +389,7 @@ def range_in_words(rule: Mapping[str, Any]) -> str:
     return " and ".join(f"{w} {rule[k]:g}" for k, (w, _) in LIMITS.items() if rule[k] is not None)
 
 
-def _check_range(name: str, value: Any, rule: Mapping[str, Any]) -> None:
+def check_range(name: str, value: Any, rule: Mapping[str, Any]) -> None:
     """Refuse a value outside its choices or limits, and NaN."""
     choices = rule["choices"]
     if choices and value not in choices:

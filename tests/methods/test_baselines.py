@@ -98,11 +98,9 @@ def test_cgsv_and_its_relatives(method: str, value: str, share: str) -> None:
     assert run[2].columns["kept"].min() < run[2].columns["kept"].max()
 
 
-def test_cffl_until_agents_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cffl_until_agents_are_removed() -> None:
     own = {"patience": 2, "threshold": 0.9}
-    monkeypatch.setattr(METHODS["cffl"], "patience", own["patience"])
-    monkeypatch.setattr(METHODS["cffl"], "threshold", own["threshold"])
-    run = both("cffl", baselines.rffl, own, rounds=6)
+    run = both("cffl", baselines.rffl, own, rounds=6, **own)
     assert_equal(run)
     removed = [record.removed for record in run[3]]  # type: ignore[attr-defined]
     assert removed[1] == []
@@ -110,12 +108,10 @@ def test_cffl_until_agents_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("plus", [False, True])
-def test_gcfl_until_clusters_split(plus: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    method = METHODS["gcfl+" if plus else "gcfl"]
-    monkeypatch.setattr(method, "settled", 1)
-    monkeypatch.setattr(method, "thresholds", (10.0, 0.0, 2))
-    own = {"eps1": 10.0, "eps2": 0.0, "first_split": 1, "plus": plus, "length": 2}
-    run = both(method.name, baselines.gcfl, own, rounds=5, batch_size=9)
+def test_gcfl_until_clusters_split(plus: bool) -> None:
+    ours = {"epsilon1": 10.0, "epsilon2": 1e-12, "patience": 1} | ({"sequence": 2} if plus else {})
+    own = {"eps1": 10.0, "eps2": 1e-12, "first_split": 1, "plus": plus, "length": 2}
+    run = both("gcfl+" if plus else "gcfl", baselines.gcfl, own, rounds=5, batch_size=9, **ours)
     assert_equal(run)
     for state, record in zip(run[1][1:], run[3], strict=True):
         cluster = state.server.memory["cluster"].tolist()
@@ -127,10 +123,10 @@ def test_gcfl_until_clusters_split(plus: bool, monkeypatch: pytest.MonkeyPatch) 
 def test_cffl_of_lyu_until_agents_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     method = METHODS["cffl-lyu"]
     own = {"theta": 0.5, "threshold": 0.95}
-    monkeypatch.setattr(method, "uploaded", own["theta"])
-    monkeypatch.setattr(method, "threshold", own["threshold"])
     monkeypatch.setattr(method, "validation", 0.3)
-    config = small_config(method="cffl-lyu", rounds=12, learning_rate=0.01)
+    config = small_config(
+        method="cffl-lyu", rounds=12, learning_rate=0.01, uploaded=0.5, threshold=0.95
+    )
     simulation, states, history = simulate(config, small_split(config))
     (members,) = simulation.members
     own |= {"validation": to_pyg(members.split.graphs, members.lent_numbers)}

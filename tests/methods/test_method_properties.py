@@ -105,8 +105,8 @@ def test_equal_norms_rank_alike_under_distance_and_cosine(agents: int, seed: int
     updates = updates / updates.norm(dim=1, keepdim=True)
     config = make_config({"agents": 2})
     view, weights = seen(updates), torch.full((agents,), 1 / agents, dtype=torch.float64)
-    cosines = METHODS["cgsv"](config).align(view, weights)
-    closeness = METHODS["eu"](config).align(view, weights)
+    cosines = METHODS["cgsv"]().bind(config).align(view, weights)
+    closeness = METHODS["eu"]().bind(config).align(view, weights)
     assert torch.equal(cosines.argsort(), closeness.argsort())
 
 
@@ -123,12 +123,8 @@ def test_cgsv_values_stay_positive_and_its_first_weights_are_sizes() -> None:
     assert torch.equal(method.weigh(later), later.value)
 
 
-def test_a_removed_agent_never_returns_and_receives_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(METHODS["cffl"], "patience", 2)
-    monkeypatch.setattr(METHODS["cffl"], "threshold", 0.9)
-    config = small_config(method="cffl", rounds=8)
+def test_a_removed_agent_never_returns_and_receives_nothing() -> None:
+    config = small_config(method="cffl", rounds=8, patience=2, threshold=0.9)
     simulation, _, history = simulate(config, small_split(config))
     gone = history.columns["value"] == 0
     assert gone[-1].any()
@@ -148,14 +144,12 @@ def test_only_methods_with_a_server_model_have_a_global_accuracy() -> None:
         motifair.run(method="cffl", contribution=True, rounds=1, agents=4)
 
 
-def test_opposed_groups_are_separated_by_the_minimum_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    method = METHODS["gcfl"]
-    monkeypatch.setattr(method, "settled", 0)
-    monkeypatch.setattr(method, "thresholds", (1.0, 0.1, 5))
+def test_opposed_groups_are_separated_by_the_minimum_cut() -> None:
+    method = METHODS["gcfl"](epsilon1=1.0, epsilon2=0.1, patience=0)
     generator = torch.Generator().manual_seed(0)
     noise = 0.1 * torch.randn(6, 20, generator=generator, dtype=torch.float64)
     sign = torch.tensor([1, -1, 1, 1, -1, -1]).double()[:, None]
-    memory = method(make_config({"agents": 6})).remember(seen(sign + noise))
+    memory = method.bind(make_config({"agents": 6})).remember(seen(sign + noise))
     cluster = memory["cluster"]
     assert cluster.tolist() == [0, 1, 0, 0, 1, 1]
     weights = method(make_config({})).weigh(Seen(**{**vars(seen(sign + noise)), "memory": memory}))
@@ -165,14 +159,14 @@ def test_opposed_groups_are_separated_by_the_minimum_cut(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("dataset", ["PROTEINS", "dir/PROTEINS", "a/PROTEINS.zip", "PROTEINS/raw"])
 def test_gcfl_knows_a_dataset_by_its_name_however_it_is_given(dataset: str) -> None:
-    assert METHODS["gcfl"](make_config({"dataset": dataset})).thresholds == (0.03, 0.06, 10)
+    assert METHODS["gcfl"]().bind(make_config({"dataset": dataset})).thresholds == (0.03, 0.06, 10)
     binary = dataset.replace("PROTEINS", "IMDB-BINARY")
-    assert METHODS["gcfl+"](make_config({"dataset": binary})).thresholds == (0.025, 0.045, 5)
+    assert METHODS["gcfl+"]().bind(make_config({"dataset": binary})).thresholds == (0.025, 0.045, 5)
 
 
 @pytest.mark.parametrize("dataset", ["DD", "dir/DD.zip,dir/PROTEINS.zip", "PROTEINS,IMDB-BINARY"])
 def test_other_and_several_datasets_have_the_default_thresholds(dataset: str) -> None:
-    assert METHODS["gcfl"](make_config({"dataset": dataset})).thresholds == (0.03, 0.06, 5)
+    assert METHODS["gcfl"]().bind(make_config({"dataset": dataset})).thresholds == (0.03, 0.06, 5)
 
 
 sequences = st.lists(st.floats(-10, 10), min_size=1, max_size=8)
@@ -213,8 +207,8 @@ def test_without_value_in_the_sum_even_an_agent_of_no_value_weighs_by_its_size(
     config = make_config({"aggregation": aggregation})
     view = seen(torch.eye(4).double(), value=torch.tensor([0.7, -0.2, 0.4, 0.1]).double())
     by_size = torch.tensor([1, 2, 3, 4]).double() / 10
-    assert torch.allclose(METHODS["motifair-aggregation"](config).weigh(view), by_size)
-    assert torch.allclose(METHODS["motifair"](config).weigh(view), by_size) == (
+    assert torch.allclose(METHODS["motifair-aggregation"]().bind(config).weigh(view), by_size)
+    assert torch.allclose(METHODS["motifair"]().bind(config).weigh(view), by_size) == (
         aggregation == "size"
     )
 
@@ -227,7 +221,7 @@ def test_the_guard_of_e9_is_an_option_and_the_paper_has_none(profile: str, guard
     for guard in (None, True, False):
         given = {} if guard is None else {"value_guard": guard}
         config = make_config({**options, **given})
-        found = METHODS["motifair"](config).valuate(view, alignment)
+        found = METHODS["motifair"]().bind(config).valuate(view, alignment)
         raised = 0.8 / 4 if (guarded if guard is None else guard) else 0.0
         literal = view.value + 0.05 * (alignment + raised)
         assert torch.allclose(found, literal / literal.sum(), rtol=0, atol=1e-15)

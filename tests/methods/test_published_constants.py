@@ -25,7 +25,7 @@ GCFL = pytest.mark.parametrize(
 
 
 def method(name: str, dataset: str = "planted") -> Method:
-    return METHODS[name](make_config({"dataset": dataset}))
+    return METHODS[name]().bind(make_config({"dataset": dataset}))
 
 
 def seen(updates: Tensor, *, round: int, value: list[float] | None = None) -> Seen:

@@ -208,7 +208,7 @@ def compare(
     settings = {k: v for k, v in words.items() if v is not None} | parse_assignments(set_ or [])
     where = {"data_dir": data_dir, "device": device, "threads": threads, "memory": memory}
     names = choose_methods(methods)
-    plans = make_plans(dataset or "planted", names, settings, **where)
+    plans = make_plans(dataset or "planted", {n: {} for n in names}, settings, **where)
     folder = out or Path("runs") / f"compare-{Path(plans[names[0]].data.name).name}"
     errors = Console(stderr=True)
     loggers = make_loggers(log or [], folder, _teller(errors))
@@ -241,7 +241,7 @@ def list_methods(as_json: Json = False) -> None:
     rows = [
         {
             "method": m.name,
-            "shares": m(make_config({})).share,
+            "shares": m().bind(make_config({"method": m.name})).share,
             "global model": "yes" if m.global_model else "no",
             "what it is": m.summary,
         }

@@ -21,7 +21,7 @@ from motifair.experiments.run import execute
 from motifair.federation.callbacks import Callback
 from motifair.files import file_errors, write_atomic, write_json
 from motifair.graphs.dataset import EMBEDDED, Objects
-from motifair.methods import MECHANISM_OPTIONS, Method, all_methods, find_method, name_of
+from motifair.methods import Method, all_methods, find_method, method_settings, reads
 
 COMPARED = ("personalised_accuracy", "global_accuracy", "fairness")
 BESIDE = (
@@ -132,7 +132,7 @@ def choose_methods(words: str) -> list[str]:
 def compare(
     dataset: str | Path | Objects = EMBEDDED,
     *,
-    methods: str | Sequence[str | type[Method]] = "all",
+    methods: str | Sequence[str | Method | type[Method]] = "all",
     baseline: str | None = None,
     out: str | Path | None = None,
     data_dir: str | Path | None = None,
@@ -143,33 +143,34 @@ def compare(
     **options: Any,
 ) -> Comparison:
     """Run several methods on the same splits; see `run` for the arguments they share."""
-    words = methods if isinstance(methods, str) else ",".join(name_of(m) for m in methods)
-    names = choose_methods(words)
+    own: dict[str, dict[str, Any]] = {}
+    if not isinstance(methods, str):
+        own = {settings["method"]: settings for settings in map(method_settings, methods)}
+    names = choose_methods(methods if isinstance(methods, str) else ",".join(own))
     where = {"data_dir": data_dir, "device": device, "threads": threads, "memory": memory}
-    plans = make_plans(dataset, names, options, **where)
+    plans = make_plans(dataset, {n: own.get(n, {}) for n in names}, options, **where)
     folder = None if out is None else Path(out)
     return execute_all(plans, folder, baseline=baseline, callbacks=callbacks)
 
 
 def make_plans(
     dataset: str | Path | Objects,
-    methods: Sequence[str],
+    methods: Mapping[str, Mapping[str, Any]],
     options: Mapping[str, Any],
     **where: Any,
 ) -> dict[str, Plan]:
-    """Check a comparison; an option of the mechanism goes to the methods that use it."""
+    """Check a comparison; an option of the mechanism, or of a method, goes to those that use it.
+
+    `methods` has, by name, the options that are meant for one method alone.
+    """
     for name in options:
-        used = any(name in find_method(m).options for m in methods)
-        if name in MECHANISM_OPTIONS and not used:
-            raise MotifairError(
-                f"None of {', '.join(methods)} uses {name} ({OPTIONS[name].metadata['help']}); "
-                "leave it out."
-            )
+        if not any(reads(m, name, options) for m in methods):
+            known = f" ({OPTIONS[name].metadata['help']})" if name in OPTIONS else ""
+            raise MotifairError(f"None of {', '.join(methods)} uses {name}{known}; leave it out.")
     plans = {}
-    for method in methods:
-        own = find_method(method).options
-        used_options = {k: v for k, v in options.items() if k not in MECHANISM_OPTIONS or k in own}
-        plans[method] = make_plan(dataset, {**used_options, "method": method}, **where)
+    for method, alone in methods.items():
+        used = {name: value for name, value in options.items() if reads(method, name, options)}
+        plans[method] = make_plan(dataset, {**used, **alone, "method": method}, **where)
     return plans
 
 

@@ -17,7 +17,13 @@ from motifair.graphs.dataset import EMBEDDED, GENERATED, OWN, Dataset, Objects, 
 from motifair.graphs.inputs import Inputs, choose_features, describe_inputs
 from motifair.graphs.split import Split, make_split
 from motifair.graphs.tu import data_folder
-from motifair.methods import MECHANISM_OPTIONS, find_method, make_method, name_of, refuse_unused
+from motifair.methods import (
+    MECHANISM_OPTIONS,
+    find_method,
+    make_method,
+    method_settings,
+    refuse_unused,
+)
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,7 @@ def make_plan(
     folder = data_folder(None if data_dir is None else Path(data_dir)) if by_name else None
     name = dataset if isinstance(dataset, str) else OWN
     if "method" in options:
-        options = {**options, "method": name_of(options["method"])}
+        options = {**options, **method_settings(options["method"])}
     settings = {**options, "dataset": name}
     config = make_config(settings)
     find_method(config.method)

@@ -145,7 +145,7 @@ class Agents:
         """Return the same agents on the same graphs, training alone with other random bits."""
         found = copy(self)
         found.alone, found.workers, found.keys = None, None, keys
-        found.method = SelfTrain(self.method.config)
+        found.method = SelfTrain().bind(self.method.config)
         found.shared = self.model.layout.shared(found.method.share)
         found.training = replace(self.training, terms=found.method.terms(found.shared))
         return found

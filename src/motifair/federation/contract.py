@@ -35,8 +35,9 @@ def two_shaped(
 ) -> tuple[Tensor, Tensor]:
     """Return the two tensors that a hook of a method returned, if they have this shape."""
     if not isinstance(found, tuple) or len(found) != 2:
+        what = f"{len(found)} results" if isinstance(found, tuple) else type(found).__name__
         raise MotifairError(
-            f"Method '{method.name}' returned {type(found).__name__} from `{hook}`; "
+            f"Method '{method.name}' returned {what} from `{hook}`; "
             f"it must return two tensors of shape {shape}."
         )
     first, second = (shaped(method, hook, part, shape) for part in found)

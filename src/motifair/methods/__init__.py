@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.metadata import entry_points
+from dataclasses import Field
+from typing import Any
 
+from motifair.components import Component, Registry
 from motifair.config import OPTIONS, Config, make_config
-from motifair.errors import MotifairError, nearest
+from motifair.errors import MotifairError
 from motifair.methods.ablations import (
     FedAvgWithOwn,
     FedAvgWithOwnStretched,
@@ -17,6 +19,7 @@ from motifair.methods.ablations import (
     WithoutDiversity,
     WithoutPrototypes,
 )
+from motifair.methods.aggregations import AGGREGATIONS, Aggregation
 from motifair.methods.base import Memory, Method, Seen
 from motifair.methods.cffl_lyu import CFFLLyu
 from motifair.methods.cgsv import CFFL, CGSV, DW, EU
@@ -27,9 +30,11 @@ from motifair.methods.fedstar import FedStar
 from motifair.methods.gcfl import GCFL, GCFLPlus
 from motifair.methods.motifair import Motifair
 from motifair.methods.self_train import SelfTrain, StarAlone
+from motifair.methods.valuations import VALUATIONS, Valuation
 
 __all__ = [
-    "METHODS", "Memory", "Method", "Seen", "all_methods", "find_method", "make_method", "name_of",
+    "AGGREGATIONS", "METHODS", "VALUATIONS", "Aggregation", "Memory", "Method", "Seen", "Valuation",
+    "all_methods", "component_options", "find_method", "make_method", "method_settings", "reads",
     "refuse_unused",
 ]  # fmt: skip
 
@@ -41,6 +46,7 @@ METHODS: Mapping[str, type[Method]] = {
         WithoutAggregation, WithoutPrototypes, FedAvgWithOwn, FedAvgWithOwnStretched, RandomRewards,
     )
 }  # fmt: skip
+REGISTRY: Registry[Method] = Registry("method", "motifair.methods", METHODS)
 
 # Options that belong to the mechanism: a method that does not list one does not read it.
 MECHANISM_OPTIONS = frozenset().union(*(m.options for m in METHODS.values()))
@@ -48,36 +54,61 @@ MECHANISM_OPTIONS = frozenset().union(*(m.options for m in METHODS.values()))
 
 def all_methods() -> dict[str, type[Method]]:
     """Return our methods, and those that installed packages offer as `motifair.methods`."""
-    offered = {e.name: e.load() for e in entry_points(group="motifair.methods")}
-    return {**offered, **_GIVEN, **METHODS}
-
-
-_GIVEN: dict[str, type[Method]] = {}
-
-
-def name_of(method: str | type[Method]) -> str:
-    """Return the name of a method that is given by name or as a class."""
-    if isinstance(method, str):
-        return method
-    if METHODS.get(method.name, method) is not method:
-        raise MotifairError(f"A method called '{method.name}' exists; give yours another name.")
-    _GIVEN[method.name] = method
-    return method.name
-
-
-def make_method(config: Config) -> Method:
-    """Return the method that the configuration names."""
-    return find_method(config.method)(config)
+    return REGISTRY.all()
 
 
 def find_method(name: str) -> type[Method]:
-    """Look a method up by name; ours first, since looking through installed packages takes long."""
-    if name in METHODS:
-        return METHODS[name]
-    known = all_methods()
-    if name not in known:
-        raise MotifairError(f"There is no method '{name}'. {nearest(name, known)}")
-    return known[name]
+    """Return the class of a method by its name."""
+    return REGISTRY.find(name)
+
+
+def method_settings(method: str | Method | type[Method]) -> dict[str, Any]:
+    """Return a method given by name, as a class or as an instance, as settings of a run.
+
+    >>> method_settings(FedProx(mu=0.1))
+    {'method': 'fedprox', 'mu': 0.1}
+    """
+    if isinstance(method, str):
+        return {"method": method}
+    if isinstance(method, type):
+        return {"method": REGISTRY.add(method)}
+    own = {name: getattr(method, name) for name in method.own_options()}
+    return {"method": REGISTRY.add(type(method)), **own}
+
+
+def make_method(config: Config) -> Method:
+    """Return the method that the configuration names, with its hyper-parameters."""
+    return REGISTRY.make(config.method, config)
+
+
+def component_options(values: Mapping[str, Any]) -> dict[str, Field[Any]]:
+    """Return the options that the chosen method, aggregator and valuation declare, by name.
+
+    `values` are the other options of the configuration.
+    """
+    method = find_method(values["method"])
+    chosen: list[type[Component]] = [method]
+    if "aggregator" in method.options:
+        chosen.append(AGGREGATIONS.find(values["aggregator"]))
+    if "valuation" in method.options:
+        chosen.append(VALUATIONS.find(values["valuation"]))
+    options: dict[str, Field[Any]] = {}
+    for component in chosen:
+        for name, rule in component.own_options().items():
+            if name in options:
+                raise MotifairError(
+                    f"Two parts of method {method.name} have an option {name}; rename one of them."
+                )
+            options[name] = rule
+    return options
+
+
+def reads(method: str, name: str, values: Mapping[str, Any]) -> bool:
+    """Whether a method reads an option, its own or the configuration's; `values` are those set."""
+    if name in OPTIONS:
+        return name not in MECHANISM_OPTIONS or name in find_method(method).options
+    usual = {n: OPTIONS[n].default for n in ("aggregator", "valuation")}
+    return name in component_options({**usual, **values, "method": method})
 
 
 def refuse_unused(config: Config, given: Mapping[str, object]) -> None:
@@ -87,7 +118,8 @@ def refuse_unused(config: Config, given: Mapping[str, object]) -> None:
     """
     method = find_method(config.method)
     usual = make_config({"profile": config.profile})
-    changed = [name for name in given if getattr(config, name) != getattr(usual, name)]
+    named = [name for name in given if name in OPTIONS]
+    changed = [name for name in named if getattr(config, name) != getattr(usual, name)]
     for name in changed:
         if name in MECHANISM_OPTIONS and name not in method.options:
             can = sorted(method.options) or ["none"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -24,11 +25,11 @@ class WithoutAlignment(Motifair):
         "alignment_of", "alignment_against", "alignment_rate", "evidence",
     }  # fmt: skip
 
-    def __init__(self, config: Config) -> None:
-        # Without alignment there is none to judge by, and no gradient to upload.
+    def bind(self, config: Config) -> Self:
+        """Without alignment there is none to judge by, and no gradient to upload."""
         usual = Config(profile="paper")
         plain = {name: getattr(usual, name) for name in sorted(Motifair.options - self.options)}
-        super().__init__(replace(config, **plain))
+        return super().bind(replace(config, **plain))
 
     def align(self, seen: Seen, weights: Tensor) -> Tensor:
         """See no alignment."""
@@ -43,8 +44,9 @@ class WithoutDiversity(Motifair):
     summary = "ablation: α2 = 0, value by alignment alone"
     options = Motifair.options - {"diversity_weight", "corroboration"}
 
-    def __init__(self, config: Config) -> None:
-        super().__init__(replace(config, diversity_weight=0.0))
+    def bind(self, config: Config) -> Self:
+        """Give diversity no weight."""
+        return super().bind(replace(config, diversity_weight=0.0))
 
 
 class WithoutAllocation(Motifair):
@@ -81,8 +83,9 @@ class WithoutPrototypes(Motifair):
     summary = "ablation: λ = 0, no prototypes"
     options = Motifair.options - {"prototype_distance", "prototype_reduce", "prototype_weight"}
 
-    def __init__(self, config: Config) -> None:
-        super().__init__(replace(config, prototype_weight=0.0))
+    def bind(self, config: Config) -> Self:
+        """Give prototypes no weight."""
+        return super().bind(replace(config, prototype_weight=0.0))
 
 
 class FedAvgWithOwn(Method):

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
+from motifair.components import Component
 from motifair.config import Config
 from motifair.learning.objective import Term, supervised
-from motifair.mechanism.aggregation import aggregate, size_weights
+from motifair.mechanism.aggregation import size_weights
+from motifair.methods.aggregations import AGGREGATIONS, Aggregation, Mean
 from motifair.models import GIN, Model
 
 Memory = dict[str, Tensor]
@@ -63,35 +65,37 @@ class Seen:
         return self.judge(updates.expand(len(self.graphs), *updates.shape))[f]
 
 
-class Method:
+class Method(Component):
     """A recipe that the round loop follows; as it stands, vanilla federated averaging.
 
-    A subclass overrides what it does differently. `options` names the options beyond data, model
-    and training that the method obeys; a user who sets another one is told so.
+    A subclass overrides what it does differently, and declares hyper-parameters of its own as
+    attributes made by `option`. `options` names the options of the configuration beyond data,
+    model and training that the method reads; a user who sets another one gets an error.
 
     A class that says `stacked = True` of itself (it is not inherited) takes tensors with an axis of
     federations in front and decides nothing on the host: on a GPU all splits then are one stack,
     and a round is recorded once and replayed. Others are called split by split.
     """
 
-    name: ClassVar[str]
-    summary: ClassVar[str]
-    options: ClassVar[frozenset[str]] = frozenset({"share", "budget", "contribution"})
+    options: ClassVar[frozenset[str]] = frozenset({"share", "budget", "contribution", "aggregator"})
     model: ClassVar[type[Model]] = GIN
     global_model: ClassVar[bool] = True
     uses_motifs: ClassVar[bool] = False
     mask_up: ClassVar[bool] = False  # whether the number of kept components is rounded up
     validation: ClassVar[float] = 0.0  # share of its training graphs each agent lends the server
-    stacked: ClassVar[bool] = False
     returning: ClassVar[str] = "server"  # whose model an agent that was away goes on from, or "own"
 
-    def __init__(self, config: Config) -> None:
-        self.config = config
+    aggregation: Aggregation = field(init=False, repr=False)
 
-    @classmethod
-    def takes_stacks(cls) -> bool:
-        """Whether this very class, not one it inherits from, says that it is `stacked`."""
-        return bool(cls.__dict__.get("stacked", False))
+    def bind(self, config: Config) -> Self:
+        """Return the same method for a run with this configuration, its parts included."""
+        bound = super().bind(config)
+        bound.aggregation = AGGREGATIONS.make(config.aggregator, config)
+        return bound
+
+    def takes_stacks(self) -> bool:
+        """Whether the class itself and all its parts say that they are `stacked`."""
+        return self.declares_stacked() and self.aggregation.declares_stacked()
 
     @property
     def deployable(self) -> bool:
@@ -174,12 +178,12 @@ class Method:
 
     def aggregate(self, updates: Tensor, weights: Tensor) -> Tensor:
         """Return the weighted sum of updates `(A, D)`: `(D,)`, or `(A, D)` for weights `(A, A)`."""
-        return aggregate(updates, weights)
+        return self.aggregation(updates, weights)
 
     @property
     def adds_up(self) -> bool:
         """Whether `aggregate` is the weighted sum, from which one agent can be subtracted."""
-        return type(self).aggregate is Method.aggregate
+        return type(self).aggregate is Method.aggregate and isinstance(self.aggregation, Mean)
 
     def lengthen(self, update: Tensor, seen: Seen, weights: Tensor) -> Tensor:
         """Return the sum of the updates as the server and the agents move by it."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
+from motifair.config import option
 from motifair.mechanism.allocation import sparsify
 from motifair.methods.base import Memory, Method, Seen
 
@@ -20,13 +19,15 @@ class CFFLLyu(Method):
     name = "cffl-lyu"
     stacked = True
     summary = "reputation by validation accuracy, with removal; needs lent graphs"
-    options = frozenset({"budget", "contribution"})
+    options = frozenset({"budget", "contribution", "aggregator"})
     validation = 0.05
-    clip: ClassVar[float] = 0.01
-    uploaded: ClassVar[float] = 0.1
-    smoothing: ClassVar[float] = 0.8
-    sharpness: ClassVar[float] = 5.0
-    threshold: ClassVar[float] = 1 / 3
+    clip: float = option(0.01, "largest component of an update", above=0)
+    uploaded: float = option(0.1, "share of its components that an agent uploads", above=0, most=1)
+    smoothing: float = option(0.8, "share of its last reputation an agent keeps", least=0, below=1)
+    sharpness: float = option(5.0, "punishment of low reputation [α]", above=0)
+    threshold: float = option(
+        1 / 3, "share of an equal share of reputation below which one is removed", least=0, most=1
+    )
 
     @property
     def share(self) -> str:

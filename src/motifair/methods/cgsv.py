@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import torch
 from torch import Tensor
 
+from motifair.config import option
 from motifair.mechanism.aggregation import aggregate, size_weights
 from motifair.mechanism.alignment import alignment
 from motifair.mechanism.allocation import reward_ratio
@@ -23,11 +22,14 @@ class CGSV(Method):
     name = "cgsv"
     stacked = True
     summary = "gradient-based value, smoothed; sparse rewards, tensor by tensor"
-    options = frozenset({"share", "beta", "budget", "contribution"})
+    options = frozenset({"share", "beta", "budget", "contribution", "aggregator"})
     mask_up = True
     returning = "own"
-    smoothing: ClassVar[float] = 0.95
-    least: ClassVar[float] = 1e-3
+    smoothing: float = option(0.95, "share of its last value an agent keeps [α]", least=0, below=1)
+    least_value: float = option(1e-3, "value that no agent falls below", above=0)
+    update_length: float = option(
+        0.0, "length that updates are scaled to [Γ]; 0: the round's mean length", least=0
+    )
 
     @property
     def mask_scope(self) -> str:
@@ -35,10 +37,17 @@ class CGSV(Method):
         return "layer"
 
     def prepare(self, updates: Tensor) -> Tensor:
-        """Scale every update to the mean length."""
+        """Scale every update to the length Γ."""
         norm = updates.norm(dim=-1, keepdim=True)
-        scaled: Tensor = updates * (norm.mean(dim=-2, keepdim=True) / (norm + 1e-7))
+        scaled: Tensor = updates * (self.length(norm) / (norm + 1e-7))
         return scaled
+
+    def length(self, norm: Tensor) -> Tensor:
+        """Return Γ for updates of these norms `(A, 1)`."""
+        if self.update_length:
+            return torch.full_like(norm[..., :1, :], self.update_length)
+        mean: Tensor = norm.mean(dim=-2, keepdim=True)
+        return mean
 
     def weigh(self, seen: Seen) -> Tensor:
         """Weigh by size in the first round, then by value."""
@@ -52,7 +61,7 @@ class CGSV(Method):
         """Smooth from 0, keep above a least value, normalise."""
         before = seen.value * (seen.rounds > 0)
         value = self.smoothing * before + (1 - self.smoothing) * alignment
-        value = value.clamp(min=self.least)
+        value = value.clamp(min=self.least_value)
         return value / value.sum(dim=-1, keepdim=True)
 
     def ratio(self, seen: Seen, value: Tensor) -> Tensor:
@@ -104,19 +113,22 @@ class CFFL(CGSV):
     name = "cffl"
     stacked = True
     summary = "reputation with removal (RFFL); agents keep their own clipped step"
-    options = frozenset({"share", "budget"})
+    options = frozenset({"share", "budget", "aggregator"})
     global_model = False
-    threshold: ClassVar[float] = 1 / 3
-    patience: ClassVar[int] = 10
+    threshold: float = option(
+        1 / 3, "share of an equal share of value below which an agent is removed", least=0, most=1
+    )
+    patience: int = option(10, "rounds before the first removal", least=0)
 
     def prepare(self, updates: Tensor) -> Tensor:
-        """Clip updates to the mean length."""
+        """Clip updates to the length Γ."""
         return updates * self.clip(updates).unsqueeze(-1)
 
     def clip(self, updates: Tensor) -> Tensor:
-        """Return the factor that shortens each update to the mean length, `(A,)`."""
-        norm: Tensor = updates.norm(dim=-1)
-        return (norm.mean(dim=-1, keepdim=True) / norm.clamp(min=1e-12)).clamp(max=1)
+        """Return the factor that shortens each update to the length Γ, `(A,)`."""
+        norm = updates.norm(dim=-1, keepdim=True)
+        factor: Tensor = (self.length(norm) / norm.clamp(min=1e-12)).clamp(max=1)
+        return factor.squeeze(-1)
 
     def align(self, seen: Seen, weights: Tensor) -> Tensor:
         """Return cos(u_i, u_N)."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
+from motifair.config import option
 from motifair.learning.objective import ProximalTerm, Term, supervised
 from motifair.methods.base import Method
 
@@ -13,8 +12,8 @@ class FedProx(Method):
 
     name = "fedprox"
     stacked = True
-    summary = "federated averaging with a proximal term (μ = 0.01)"
-    mu: ClassVar[float] = 0.01
+    summary = "federated averaging with a proximal term"
+    mu: float = option(0.01, "weight of the proximal term [μ]", least=0)
 
     def terms(self, shared: slice) -> tuple[Term, ...]:
         """Return loss and proximal term."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import networkx as nx
 import torch
 from torch import Tensor
 
+from motifair.config import option
 from motifair.graphs.dataset import dataset_name
 from motifair.mechanism.alignment import cosine
 from motifair.methods.base import Memory, Method, Seen
@@ -31,8 +31,14 @@ class GCFL(Method):
     summary = "clustered averaging of convolutions, split by update similarity"
     options = frozenset({"budget"})
     global_model = False
-    settled: ClassVar[int] = 20  # rounds before the first split
-    smallest: ClassVar[int] = 2  # clusters of this size are not split
+    epsilon1: float = option(
+        0.0, "mean update below which a cluster may split [ε1]; 0: as published", least=0
+    )
+    epsilon2: float = option(
+        0.0, "largest update above which a cluster may split [ε2]; 0: as published", least=0
+    )
+    patience: int = option(20, "rounds before the first split", least=0)
+    smallest: int = option(2, "size of a cluster that is not split any more", least=1)
 
     @property
     def share(self) -> str:
@@ -42,7 +48,8 @@ class GCFL(Method):
     @property
     def thresholds(self) -> tuple[float, float, int]:
         """ε1, ε2 and the length of a sequence."""
-        return PUBLISHED.get(dataset_name(self.config.dataset), PUBLISHED[""])
+        small, large, length = PUBLISHED.get(dataset_name(self.config.dataset), PUBLISHED[""])
+        return self.epsilon1 or small, self.epsilon2 or large, length
 
     def remember(self, seen: Seen) -> Memory:
         """Return the clusters (each agent's cluster number), some of them newly split."""
@@ -76,7 +83,7 @@ class GCFL(Method):
         inside = seen.updates[members]
         return (
             len(members) > self.smallest
-            and bool(seen.rounds >= self.settled)
+            and bool(seen.rounds >= self.patience)
             and bool(inside.mean(dim=0).norm() < small)
             and bool(inside.norm(dim=1).max() > large)
         )
@@ -114,6 +121,13 @@ class GCFLPlus(GCFL):
 
     name = "gcfl+"
     summary = "clustered averaging of convolutions, split by gradient-norm sequences"
+    sequence: int = option(0, "rounds of gradient norms compared; 0: as published", least=0)
+
+    @property
+    def thresholds(self) -> tuple[float, float, int]:
+        """ε1, ε2 and the length of a sequence."""
+        small, large, length = super().thresholds
+        return small, large, self.sequence or length
 
     def begin(self, agents: int, device: torch.device) -> Memory:
         """Start with one cluster and empty sequences."""

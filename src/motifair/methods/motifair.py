@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import field
+from typing import Self
+
 import torch
 from torch import Tensor
 
+from motifair.config import Config
 from motifair.learning.objective import PrototypeTerm, Term, supervised
 from motifair.mechanism.aggregation import lengthened, size_weights, value_weights
 from motifair.mechanism.alignment import ALIGNMENTS, alignment_with_peers, reach
 from motifair.mechanism.allocation import reward_ratio
 from motifair.mechanism.payoff import SIZE_PAYOFFS, compensation, payoff
-from motifair.mechanism.value import EVIDENCE, update_value
 from motifair.methods.base import Memory, Method, Seen
+from motifair.methods.valuations import VALUATIONS, Valuation
 
 
 class Motifair(Method):
@@ -29,8 +33,21 @@ class Motifair(Method):
             "value_update", "value_rate", "diversity_weight", "aggregation", "aggregate_length",
             "beta", "mask_scope", "retention", "reward_step", "own_weight", "prototype_distance",
             "prototype_reduce", "prototype_weight", "budget", "payoff", "contribution",
+            "aggregator", "valuation",
         }
     )  # fmt: skip
+
+    valuation: Valuation = field(init=False, repr=False)
+
+    def bind(self, config: Config) -> Self:
+        """Return the same method for a run with this configuration, its parts included."""
+        bound = super().bind(config)
+        bound.valuation = VALUATIONS.make(config.valuation, config)
+        return bound
+
+    def takes_stacks(self) -> bool:
+        """Whether the class itself and all its parts say that they are `stacked`."""
+        return super().takes_stacks() and self.valuation.declares_stacked()
 
     @property
     def deployable(self) -> bool:
@@ -128,12 +145,8 @@ class Motifair(Method):
         return found
 
     def valuate(self, seen: Seen, alignment: Tensor) -> Tensor:
-        """E9."""
-        c = self.config
-        x = EVIDENCE[c.evidence](alignment, seen.diversity, c.diversity_weight)
-        return update_value(
-            seen.value, x, rate=c.value_rate, rule=c.value_update, guard=c.value_guard
-        )
+        """E9, or what the chosen valuation makes of the round."""
+        return self.valuation(seen, alignment)
 
     def ratio(self, seen: Seen, value: Tensor) -> Tensor:
         """E3."""

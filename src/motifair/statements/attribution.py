@@ -19,8 +19,9 @@ from motifair.config import make_config
 from motifair.errors import MotifairError
 from motifair.mechanism.settlement import PICO
 from motifair.mechanism.value import EVIDENCE, bounded
-from motifair.methods import METHODS, find_method
+from motifair.methods import make_method
 from motifair.methods.motifair import Motifair
+from motifair.methods.valuations import RunningValue
 from motifair.statements.entry import AgreedTerms, Entry, Line
 
 UNEXPLAINED = 1000  # of 1e-12: more than rounding leaves
@@ -173,13 +174,12 @@ def valued_by(terms: AgreedTerms) -> Motifair | None:
     try:
         # Terms older than the option do not name the guard of E9: it was always on.
         config = make_config({"value_guard": True, **terms.config, "method": terms.method})
-        # Our own first: to look through all installed packages takes long.
-        method = (METHODS.get(config.method) or find_method(config.method))(config)
+        method = make_method(config)
     except MotifairError:  # a method or an option that is not installed here
         return None
-    if isinstance(method, Motifair) and type(method).valuate is Motifair.valuate:
-        return method
-    return None
+    if not isinstance(method, Motifair) or type(method).valuate is not Motifair.valuate:
+        return None
+    return method if isinstance(method.valuation, RunningValue) else None
 
 
 def _column(lines: Sequence[Line], name: str) -> Tensor:

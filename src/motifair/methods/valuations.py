@@ -1,0 +1,46 @@
+"""How agents' values follow from what a round says about them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from motifair.components import Component, Registry
+from motifair.mechanism.value import EVIDENCE, update_value
+
+if TYPE_CHECKING:
+    from motifair.methods.base import Seen
+
+
+class Valuation(Component):
+    """Turns what the server saw in a round, and alignments `(A,)`, into values `(A,)`.
+
+    One that says `stacked = True` of itself takes an axis over federations in front of both.
+    """
+
+    @abstractmethod
+    def __call__(self, seen: Seen, alignment: Tensor) -> Tensor:
+        """Return the agents' values after this round, adding up to 1."""
+
+
+class RunningValue(Valuation):
+    """E8 and E9: the last value and a round's evidence, φ with motif diversity."""
+
+    name = "running"
+    summary = "E9: the last value moved by alignment and motif diversity"
+    stacked = True
+
+    def __call__(self, seen: Seen, alignment: Tensor) -> Tensor:
+        """Return the values, as the configuration reads E9."""
+        c = self.config
+        x = EVIDENCE[c.evidence](alignment, seen.diversity, c.diversity_weight)
+        return update_value(
+            seen.value, x, rate=c.value_rate, rule=c.value_update, guard=c.value_guard
+        )
+
+
+VALUATIONS: Registry[Valuation] = Registry(
+    "valuation", "motifair.valuations", {RunningValue.name: RunningValue}
+)
