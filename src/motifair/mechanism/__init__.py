@@ -1,1 +1,4 @@
-"""The paper's equations as pure functions: torch in, torch out, nothing else of ours."""
+"""The paper's equations as pure functions of tensors, independent of the other packages.
+
+Shapes: A agents, D parameters; `...` are further axes, such as several federations.
+"""

@@ -1,4 +1,4 @@
-"""How updates become one: weights over agents, and the weighted sum."""
+"""Aggregation of the agents' updates: weights, and the weighted sum."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def value_weights(value: Tensor) -> Tensor:
     return positive / positive.sum(dim=-1, keepdim=True)
 
 
-LONGEST = 3.0
+LARGEST_STRETCH = 3.0
 
 
 def lengthened(update: Tensor, updates: Tensor, weights: Tensor, steps: Tensor) -> Tensor:
-    """Stretch u_N towards the mean length of the updates in it, Σ_i a_i |u_i|, at most threefold.
+    """Stretch u_N towards the mean norm of the updates, Σ_i a_i |u_i|, at most threefold.
 
-    What agents agree on survives in a mean, what they do not agree on cancels: the mean of many
-    updates is much shorter than any of them, and a model that moves by it slower than one that
-    trains alone. Agents that take many `steps (..., A)` in a round have gone far already, and
-    apart: the stretch is its n-th root, n = Σ_i a_i steps_i. It is 1 where all agree.
-    `(..., D), (..., A, D), (..., A)`.
+    Components on which agents disagree cancel in a mean: the mean of many updates is much shorter
+    than each of them, and a federation that moves by it learns more slowly than an agent alone.
+    With several optimiser `steps` in a round updates are longer and disagree more: the factor is
+    the n-th root of the ratio of norms, n = Σ_i a_i steps_i. It is 1 if all updates are equal.
+    `(..., D), (..., A, D), (..., A), (..., A) -> (..., D)`.
 
     >>> u, a = torch.tensor([[3.0, 4.0], [3.0, -4.0]]), torch.tensor([0.5, 0.5])
     >>> lengthened(u.mean(dim=0), u, a, steps=torch.ones(2)).tolist()
@@ -45,15 +45,17 @@ def lengthened(update: Tensor, updates: Tensor, weights: Tensor, steps: Tensor) 
     weights = weights.to(updates.dtype)
     typical = (weights * updates.norm(dim=-1)).sum(dim=-1, keepdim=True)
     length = update.norm(dim=-1, keepdim=True)
-    stretch = torch.where(length > 0, typical / length.clamp(min=1e-30), 1.0).clamp(max=LONGEST)
+    stretch = torch.where(length > 0, typical / length.clamp(min=1e-30), 1.0).clamp(
+        max=LARGEST_STRETCH
+    )
     return update * stretch ** (1 / (weights * steps).sum(dim=-1, keepdim=True))
 
 
 def aggregate(updates: Tensor, weights: Tensor) -> Tensor:
     """E1, E12: u_N = Σ_i a_i u_i, `(..., A, D), (..., A) -> (..., D)`.
 
-    With a weight for each pair of agents `(..., A, A)` every agent has an aggregate of its own
-    `(..., A, D)`: row i holds the weights in agent i's.
+    With weights `(..., A, A)` every agent has its own aggregate, `(..., A, D)`, of which row i of
+    the weights are the coefficients.
 
     >>> aggregate(torch.tensor([[1.0, 0.0], [0.0, 2.0]]), torch.tensor([0.5, 0.5])).tolist()
     [0.5, 1.0]
@@ -61,7 +63,7 @@ def aggregate(updates: Tensor, weights: Tensor) -> Tensor:
     weights = weights.to(updates.dtype)
     if weights.dim() == updates.dim():
         return weights @ updates
-    # Unlike a matrix product this adds agent after agent, whatever the shapes and the device.
+    # Unlike a matrix product this adds agents in order, for all shapes and devices.
     rows, order = updates.flatten(0, -2), torch.arange(weights.numel(), device=weights.device)
     total = F.embedding_bag(
         order.view(-1, weights.shape[-1]),

@@ -1,4 +1,4 @@
-"""How well an agent's vector points where the federation goes: φ_i."""
+"""Alignment φ_i of an agent's update with those of the federation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROUNDING = 1e-7
 
 
 def cosine(a: Tensor, b: Tensor) -> Tensor:
-    """cos(a, b) over the last axis; 0 where either vector vanishes.
+    """cos(a, b) over the last axis; 0 where either vector is 0.
 
     >>> cosine(torch.tensor([[3.0, 4.0], [0.0, 0.0]]), torch.tensor([3.0, 4.0])).tolist()
     [1.0, 0.0]
@@ -33,13 +33,15 @@ def alignment(updates: Tensor, weights: Tensor) -> Tensor:
     [1.0, 0.0]
     """
     total = weights.to(updates.dtype).unsqueeze(-2) @ updates
-    # As products of matrices: for a thousand agents elementwise ones take seconds and gigabytes.
+    # As matrix products: for a thousand agents elementwise products take seconds and gigabytes.
     product = (updates @ total.mT).squeeze(-1)
     return _over_norms(product, updates.norm(dim=-1), total.norm(dim=-1))
 
 
 def alignment_with_others(updates: Tensor, weights: Tensor) -> Tensor:
-    """φ_i = cos(u_i, u_N − a_i u_i): as E7, with the agent's own echo left out of the reference.
+    """φ_i = cos(u_i, u_N − a_i u_i): E7 with the agent's own update left out of the reference.
+
+    `(..., A, D), (..., A) -> (..., A)`.
 
     >>> alignment_with_others(torch.eye(2), torch.tensor([0.5, 0.5])).tolist()
     [0.0, 0.0]
@@ -51,12 +53,12 @@ def alignment_with_others(updates: Tensor, weights: Tensor) -> Tensor:
 def alignment_with_peers(
     vectors: Tensor, gradients: Tensor, votes: Tensor, reach: Tensor
 ) -> Tensor:
-    """φ_i = Σ_j b_j v_ij with v_ij = c_i·cos(u_i, −g_j): would i's step lower j's loss?
+    """φ_i = Σ_j b_j v_ij with v_ij = c_i·cos(u_i, −g_j): does the step of i lower the loss of j?
 
-    Every agent votes on each other one with its weight b_j, whatever the length of its gradient;
-    `votes` add up to 1, and c is `reach`. On itself it has no vote: v_ii is the mean of its votes
-    on the others. So nothing can be gained by a gradient that flatters one's own update, nor by one
-    that speaks ill of everybody, for it speaks as ill of oneself.
+    Every agent j votes on each other agent with its weight b_j, whatever the norm of its gradient;
+    `votes` are b, which sum to 1, and c is `reach`. An agent has no vote on itself: v_jj is the
+    mean of its votes on the others. So an agent gains nothing by reporting a gradient that matches
+    its own update, nor one that opposes all others, which lowers its own score equally.
     `(..., A, D), (..., A, D), (..., A), (..., A) -> (..., A)`.
 
     >>> u, one, half = torch.eye(2), torch.ones(2), torch.tensor([0.5, 0.5])
@@ -68,7 +70,7 @@ def alignment_with_peers(
     votes, reach = votes.to(vectors.dtype), reach.to(vectors.dtype)
     step, wish = _directions(vectors), -_directions(gradients)
     on_itself = reach * (step * wish).sum(dim=-1)
-    # All at once: what everybody wishes of each, and what each wishes of everybody.
+    # Sums over all voters and over all agents voted on, each as one matrix product.
     wished, stepped = votes.unsqueeze(-2) @ wish, reach.unsqueeze(-2) @ step
     received = reach * (step @ wished.mT).squeeze(-1) - votes * on_itself
     given = (wish @ stepped.mT).squeeze(-1) - on_itself
@@ -76,32 +78,31 @@ def alignment_with_peers(
 
 
 def reach(updates: Tensor, steps: Tensor) -> Tensor:
-    """Return c_i = min(1, l_i / median of l) with l_i = |u_i| / √steps_i: how far an agent went
-    beside what is usual.
+    """c_i = min(1, l_i / median of l) with l_i = |u_i| / √steps_i: relative length of an update.
 
-    Where only directions count, an agent gains by giving little: what it holds back can be given,
-    and valued, again. Going further than usual is worth nothing. Several optimiser `steps (..., A)`
-    in a round go about as far as their root. `(..., A, D), (..., A) -> (..., A)`.
+    If only directions counted, an agent would gain by sending a fraction of its update and the rest
+    later, to be valued again. An update longer than the median is worth no more. The norm after
+    several optimiser `steps` grows about as their root. `(..., A, D), (..., A) -> (..., A)`.
 
     >>> reach(torch.tensor([[4.0, 3.0], [0.0, 5.0], [20.0, 0.0], [1.0, 0.0]]), torch.ones(4))
     tensor([1.0000, 1.0000, 1.0000, 0.2000])
     """
     length = updates.norm(dim=-1) / steps.to(updates.dtype).clamp(min=1).sqrt()
-    usual = length.sort(dim=-1).values[..., (length.shape[-1] - 1) // 2, None]
-    return torch.clamp(length / usual.clamp(min=SMALLEST_NORM), max=1)
+    median = length.sort(dim=-1).values[..., (length.shape[-1] - 1) // 2, None]
+    return torch.clamp(length / median.clamp(min=SMALLEST_NORM), max=1)
 
 
 def _directions(vectors: Tensor) -> Tensor:
-    """Return vectors at length 1; those without a direction at 0."""
+    """Normalise vectors to length 1; those with norm 0 stay 0."""
     norm = vectors.norm(dim=-1, keepdim=True)
     return torch.where(norm >= SMALLEST_NORM, vectors / norm.clamp(min=SMALLEST_NORM), 0.0)
 
 
 def shapley_alignment(updates: Tensor, weights: Tensor) -> Tensor:
-    """E2 with E6: exact Shapley value of ν(S) = cos(Σ_{j∈S} a_j u_j, u_N), as `alignment` has it.
+    """E2 with E6: exact Shapley value of ν(S) = cos(Σ_{j∈S} a_j u_j, u_N), shaped as `alignment`.
 
-    All 2^A coalitions are valued through the Gram matrix of the weighted updates, so the cost in
-    D is that of one product. ν(∅) = 0. The values add up to ν(N) = 1.
+    All 2^A coalitions are valued with the Gram matrix of the weighted updates, so that D enters in
+    one matrix product only. ν(∅) = 0. The values sum to ν(N) = 1.
 
     >>> shapley_alignment(torch.eye(2).double(), torch.ones(2)).round(decimals=9).tolist()
     [0.5, 0.5]
@@ -116,7 +117,7 @@ def shapley_alignment(updates: Tensor, weights: Tensor) -> Tensor:
     square = ((member @ gram) * member).sum(dim=-1).clamp(min=0)
     product = gram.sum(dim=-1) @ member.mT
     norm = square.sqrt()
-    # A sum that cancels to within rounding has no direction.
+    # A sum that cancels up to rounding error has no direction.
     rounding = ROUNDING * (weighted.norm(dim=-1) @ member.mT)
     points = (norm >= SMALLEST_NORM) & (norm >= rounding)
     defined = points & points[..., -1:]
@@ -139,7 +140,7 @@ def shapley(game: Tensor) -> Tensor:
     values = []
     for i in range(agents):
         without = torch.arange(game.shape[-1] // 2, device=game.device)
-        low = without & ((1 << i) - 1)  # all numbers whose bit i is not set
+        low = without & ((1 << i) - 1)  # insert a zero bit i: coalitions without agent i
         without = ((without - low) << 1) | low
         gain = game[..., without | (1 << i)] - game[..., without]
         values.append((chance[size[without]] * gain).sum(dim=-1))
@@ -147,7 +148,7 @@ def shapley(game: Tensor) -> Tensor:
 
 
 def coalitions(agents: int, device: torch.device) -> Tensor:
-    """Return who is in each coalition, `(2^A, A)`: agent i is in those whose bit i is set.
+    """Return the members of each coalition, 0/1 `(2^A, A)`: bit i of its number is agent i.
 
     >>> coalitions(2, torch.device("cpu")).tolist()
     [[0, 0], [1, 0], [0, 1], [1, 1]]
@@ -157,7 +158,7 @@ def coalitions(agents: int, device: torch.device) -> Tensor:
 
 
 def _chance(agents: int, size: int, like: Tensor) -> Tensor:
-    """Return |S|!(A−|S|−1)!/A!, on the device without a transfer."""
+    """Return |S|!(A−|S|−1)!/A!, created on the device without a transfer."""
     return like.new_full((), 1 / (agents * math.comb(agents - 1, size)))
 
 

@@ -1,4 +1,4 @@
-"""The reward during training: how much of the global update an agent receives."""
+"""The reward during training: the share of the global update that an agent receives."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def reward_ratio(value: Tensor, beta: float) -> Tensor:
 
 
 def ranks(update: Tensor) -> Tensor:
-    """Return each component's place by magnitude, largest first, ties by lower index, `(..., D)`.
+    """Return the rank of each component by magnitude, largest first, ties by index, `(..., D)`.
 
     >>> ranks(torch.tensor([1.0, -3.0, 3.0])).tolist()
     [2, 0, 1]
     """
-    # Numbers that are not negative are ordered as their bits are, and integers are sorted faster.
+    # Non-negative floats have the order of their bit patterns, and integers are sorted faster.
     bits = update.abs().double().view(torch.int64)
     order = torch.sort(-bits, dim=-1, stable=True).indices
     place = torch.arange(update.shape[-1], device=update.device).expand_as(order)
@@ -42,10 +42,10 @@ def sparsify(
 ) -> tuple[Tensor, Tensor]:
     """E3: reward_i = mask(u_N, ⌊D·q_i⌋), the largest components by magnitude, zero elsewhere.
 
-    `update (..., D)`, `ratio (..., A)` and the sizes of the blocks that are masked each by itself
-    (one block: the whole update) give the rewards `(..., A, D)` and how many components each agent
-    keeps `(..., A)`.
-    `up` rounds the counts up, as the gradient-based baselines do.
+    `update` is u_N `(..., D)`, `ratio` is q `(..., A)`, and `sizes` are the sizes of blocks that
+    are masked separately (one block: the whole update). Returns the rewards `(..., A, D)` and the
+    number of components that each agent receives `(..., A)`. `up` rounds these numbers up, as the
+    gradient-based baselines do.
 
     >>> reward, kept = sparsify(torch.tensor([1.0, -3.0]), torch.tensor([1.0, 0.5, 0.0]), [2])
     >>> reward.tolist(), kept.tolist()

@@ -1,4 +1,4 @@
-"""How much of the federation's variety an agent brings: d_i."""
+"""Diversity d_i: the share of the federation's motifs that an agent has."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from torch import Tensor
 
 
 def diversity(motif: Tensor, agent: Tensor, agents: int, corroboration: int = 1) -> Tensor:
-    """E8: d_i = k_i / K, `(A,)`: the share of all agents' motifs that agent i holds.
+    """E8: d_i = k_i / K, `(A,)`: the share of all agents' motifs that agent i has.
 
-    Entry e says that `agent[e]` holds `motif[e]`, both numbered from 0. Only motifs that at least
-    `corroboration` agents hold are counted, in k_i and in K: with 1 that is all of them, as in the
-    paper; with 2 a motif that nobody else has ever seen brings nothing.
+    `agent[e]` has `motif[e]` for each entry e, both numbered from 0. Only motifs of at least
+    `corroboration` agents are counted, in k_i and in K: with 1 all of them, as in the paper; with 2
+    a motif of a single agent does not count.
 
     >>> motif, agent = torch.tensor([0, 1, 1, 1, 2, 3]), torch.tensor([0, 0, 1, 2, 2, 2])
     >>> diversity(motif, agent, 3).tolist(), diversity(motif, agent, 3, corroboration=2).tolist()

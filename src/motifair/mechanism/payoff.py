@@ -1,4 +1,4 @@
-"""The payment after a round: what rewards, punishes, and compensates for late contribution."""
+"""The payoff of a round: reward, penalty, and compensation for late contributions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_AGENTS_EXACT = 14
 def compensation(value: Tensor, earlier_mean: Tensor, rounds: int | Tensor) -> Tensor:
     """E4: μ_i^t = max(r_i^t − mean of r_i^1..r_i^{t−1}, 0); 0 in the first round. `(..., A)`.
 
-    `rounds` is t−1, how many rounds the mean is over.
+    `earlier_mean` is the mean, and `rounds` is t−1, the number of rounds it is over.
 
     >>> compensation(torch.tensor([0.5, 0.125]), torch.tensor([0.25, 0.5]), rounds=5).tolist()
     [0.25, 0.0]
@@ -24,7 +24,7 @@ def compensation(value: Tensor, earlier_mean: Tensor, rounds: int | Tensor) -> T
 def payoff(value: Tensor, bonus: Tensor, budget: float) -> Tensor:
     """E5: p_i = r_i if r_i < 0 else r_i + μ_i;  payoff_i = B·p_i / Σ_j p_j. `(..., A)`.
 
-    Since Σ r = 1 and μ ≥ 0, the sum of p is at least 1.
+    `value` is r, `bonus` is μ, `budget` is B. Since Σ r = 1 and μ ≥ 0, the sum of p is at least 1.
 
     >>> payoff(torch.tensor([0.75, 0.5, -0.25]), torch.tensor([1.0, 0.0, 9.0]), budget=2.0).tolist()
     [1.75, 0.5, -0.25]
@@ -34,9 +34,9 @@ def payoff(value: Tensor, bonus: Tensor, budget: float) -> Tensor:
 
 
 def compensation_paid(value: Tensor, bonus: Tensor, budget: float | Tensor) -> Tensor:
-    """Return the money of the budget that μ_i brings: B·μ_i / Σ_j max(p_j, 0). `(..., A)`.
+    """Return the part of the budget that is paid for μ_i: B·μ_i / Σ_j max(p_j, 0). `(..., A)`.
 
-    E5 also shares out the penalties of others, in the same proportions; they are not part of it.
+    E5 also distributes the penalties of others in the same proportions; they are not included.
 
     >>> bonus = torch.tensor([1.0, 0.0, 9.0])
     >>> compensation_paid(torch.tensor([0.75, 0.25, -0.25]), bonus, budget=2.0).tolist()
@@ -48,27 +48,27 @@ def compensation_paid(value: Tensor, bonus: Tensor, budget: float | Tensor) -> T
 
 
 def equal_payoff(graphs: Tensor, budget: float) -> Tensor:
-    """Pay everyone B/N, `(..., A) -> (..., A)`."""
+    """Pay every agent B/N, `(..., A) -> (..., A)`."""
     return torch.full_like(graphs, budget / graphs.shape[-1], dtype=torch.float64)
 
 
 def individual_payoff(graphs: Tensor, budget: float) -> Tensor:
-    """Pay by what each agent would be worth alone: Φ({i}) = log(1+|D_i|)."""
+    """Pay in proportion to the value of each agent alone, Φ({i}) = log(1+|D_i|)."""
     share = torch.log1p(graphs.double())
     return budget * share / share.sum(dim=-1, keepdim=True)
 
 
 def union_payoff(graphs: Tensor, budget: float) -> Tensor:
-    """Pay by what would be lost without the agent: Φ(N) − Φ(N∖{i}), Φ(S) = log(1+Σ_S|D_j|)."""
+    """Pay in proportion to Φ(N) − Φ(N∖{i}) with Φ(S) = log(1+Σ_S|D_j|)."""
     total = graphs.double().sum(dim=-1, keepdim=True)
     share = torch.log1p(total) - torch.log1p(total - graphs)
     return budget * share / share.sum(dim=-1, keepdim=True)
 
 
 def shapley_payoff(graphs: Tensor, budget: float) -> Tensor:
-    """Pay by the Shapley value of Φ(S) = log(1+Σ_S|D_j|), exact for at most 14 agents.
+    """Pay in proportion to the Shapley value of Φ(S) = log(1+Σ_S|D_j|).
 
-    Above that it is estimated from random orders.
+    It is exact for at most 14 agents, and estimated from random orders for more.
 
     >>> shapley_payoff(torch.tensor([5, 5]), budget=1.0).tolist()
     [0.5, 0.5]
@@ -86,9 +86,9 @@ def shapley_payoff(graphs: Tensor, budget: float) -> Tensor:
 def sampled_shapley(graphs: Tensor, budget: int = 20_000_000) -> Tensor:
     """Estimate the Shapley values of log(1+Σ_S|D_j|) from random orders.
 
-    Each order is used in all its rotations, so that every agent stands equally often in every
-    place: who comes first gains most by far, and chance must not decide who does. `budget` bounds
-    the work. The orders come from a fixed seed: the same agents always get the same estimate.
+    Each order is used in all its rotations, so that every agent has every position equally often:
+    the first position gains most by far and would dominate the variance. `budget` bounds the number
+    of operations. The orders come from a fixed seed, so that estimates are reproducible.
 
     >>> sampled_shapley(torch.full((20,), 5.0)).std().item() < 1e-6
     True

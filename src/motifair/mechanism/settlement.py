@@ -1,8 +1,7 @@
-"""The payment in whole units of money: one settlement, for the server and for who checks it.
+"""Settlement: payoffs in whole units of money, computed alike by the server and by verifiers.
 
-Everything is an integer here, so that two parties who settle the same round get the same result to
-the last unit. Values and compensations are counted in units of 1e-12, money in the smallest unit of
-its currency.
+All numbers are integers, so that two parties that settle the same round get exactly the same
+result. Values and compensations are in units of 1e-12, money in the smallest unit of its currency.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ PICO = 10**12
 
 
 class Unsettled(Exception):  # noqa: N818 - not an error
-    """Nobody can be paid in this round; the budget is carried over to the next one."""
+    """No member can be paid in this round; the budget is carried over to the next one."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """What a member brings into a settlement: r_i and μ_i in units of 1e-12, and was it there."""
+    """Input of a settlement for one member: r_i and μ_i in units of 1e-12, and presence."""
 
     value: int
     compensation: int
@@ -28,16 +27,16 @@ class Share:
 
     @property
     def weight(self) -> int:
-        """p_i: r_i below zero, there or not; else r_i + μ_i of who was there, 0 of who was not."""
+        """p_i: r_i if negative, present or not; else r_i + μ_i if present, and 0 if absent."""
         if self.value < 0:
             return self.value
         return self.value + self.compensation if self.present else 0
 
 
 def to_pico(x: float) -> int:
-    """Return the nearest multiple of 1e-12, of two equally near ones the even one.
+    """Convert to units of 1e-12, rounded half to even.
 
-    A number that was rounded to 12 decimals before is met exactly.
+    A number that was rounded to 12 decimals before is converted exactly.
 
     >>> to_pico(0.333333333333), to_pico(-2.5e-12)
     (333333333333, -2)
@@ -48,8 +47,8 @@ def to_pico(x: float) -> int:
 def compensation_of(value: int, earlier_sum: int, earlier_count: int) -> int:
     """E4 in whole units: μ_i = max(r_i − mean of its earlier values, 0).
 
-    The mean is over the settled rounds in which the member was present, rounded towards zero. In
-    the first of them, and where the value is negative, there is no compensation.
+    The mean is over the settled rounds in which the member was present, rounded towards zero. The
+    compensation is 0 in the first of them, and if the value is negative.
 
     >>> compensation_of(500, 700, 2), compensation_of(500, -5, 2), compensation_of(500, 0, 0)
     (150, 502, 0)
@@ -61,10 +60,10 @@ def compensation_of(value: int, earlier_sum: int, earlier_count: int) -> int:
 
 
 def apportion(weights: Mapping[str, int], units: int) -> dict[str, int]:
-    """Split `units` in proportion to `weights` (none of them negative), to the last unit.
+    """Split `units` in proportion to non-negative `weights`, by the largest remainder method.
 
-    Everyone gets the whole units of its part; those left over go to the largest remainders, and of
-    equal remainders to the first by name. Without any weight there is nobody to pay: `Unsettled`.
+    Every member gets the whole units of its share; those left over go to the largest remainders,
+    ties by name. Raises `Unsettled` if all weights are 0.
 
     >>> apportion({"a": 1, "b": 1, "c": 1}, 100)
     {'a': 34, 'b': 33, 'c': 33}
@@ -81,17 +80,17 @@ def apportion(weights: Mapping[str, int], units: int) -> dict[str, int]:
 def settle(
     shares: Mapping[str, Share], *, budget: int, max_penalty: int, liability: Mapping[str, int]
 ) -> dict[str, int]:
-    """E5 in whole units, with caps and absences: what each member is paid, or fined.
+    """E5 in whole units, with caps and absences: the payoff of each member, negative for a penalty.
 
-    - p_i = r_i + μ_i of a present member with r_i ≥ 0; p_i = r_i of every member with r_i < 0,
-      present or not: staying away is no way out; p_i = 0 of an absent member with r_i ≥ 0.
+    - p_i = r_i + μ_i for a present member with r_i ≥ 0; p_i = r_i for every member with r_i < 0,
+      present or not, so that absence avoids no penalty; p_i = 0 for an absent member with r_i ≥ 0.
     - A member with p_i < 0 pays ⌊B·|p_i| / Σ_j p_j⌋, at most `max_penalty` and at most its
-      `liability`, what it can still be made to pay in all; where Σ_j p_j ≤ 0, that most itself.
+      `liability`, the total it can still be charged; if Σ_j p_j ≤ 0 it pays that maximum.
     - B and the penalties are apportioned among the members with p_i > 0, in proportion to p_i.
 
-    The payoffs add up to B exactly. Without caps and absences they are E5's, rounded: a penalty by
-    less than a unit, and the fractions that penalties leave off are missing from what is paid out.
-    Where no present member has p_i > 0, nothing can be settled: `Unsettled`.
+    The payoffs sum to B exactly. Without caps and absences they are those of E5, with penalties
+    rounded towards 0, which reduces the amount paid out accordingly. Raises `Unsettled` if no
+    present member has p_i > 0.
 
     >>> shares = {"a": Share(75, 25, True), "b": Share(50, 0, True), "c": Share(-25, 0, False)}
     >>> settle(shares, budget=100, max_penalty=50, liability=dict.fromkeys("abc", 50))

@@ -1,4 +1,4 @@
-"""What an agent is worth: r_i, carried from round to round."""
+"""The value r_i of an agent, updated from round to round."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ VALUE_DIGITS = 12
 
 
 def evidence(alignment: Tensor, diversity: Tensor, diversity_weight: float) -> Tensor:
-    """Return x_i = φ_i + α2·d_i, what a round says about an agent, `(..., A)`."""
+    """x_i = φ_i + α2·d_i, the evidence of a round about an agent, `(..., A)`."""
     return alignment + diversity_weight * diversity
 
 
 def judged(alignment: Tensor, diversity: Tensor, diversity_weight: float) -> Tensor:
-    """Return x_i = φ_i + α2·min(2·max(φ_i, 0), φ̄)·d_i: variety counts only as far as it helps.
+    """x_i = φ_i + α2·min(2·max(φ_i, 0), φ̄)·d_i: diversity counts only with alignment, `(..., A)`.
 
-    φ̄ is the usual alignment, the mean of max(φ, 0): variety is worth α2·φ̄·d_i to an agent from half
-    of it on, and nothing to one from whom the others learn nothing, or that harms them. All of it
-    is in proportion to φ, so that values move little where there is little left to learn. Where the
-    agents do not agree on the whole (Σφ ≤ 0, as near a stationary point) a round tells nothing
-    about anyone: x = 0 for all.
+    φ̄ is the mean of max(φ, 0). Diversity adds α2·φ̄·d_i for an agent with φ_i ≥ φ̄/2, less below
+    that, and nothing if φ_i ≤ 0. All terms are proportional to φ, so that values change little when
+    little is left to learn. If the agents disagree overall (Σφ ≤ 0, as near a stationary point) the
+    round has no evidence: x = 0 for all.
 
     >>> one = torch.ones(3)
     >>> judged(torch.tensor([0.5, 0.25, -0.25]), one, 2.0).tolist()
@@ -29,9 +28,9 @@ def judged(alignment: Tensor, diversity: Tensor, diversity_weight: float) -> Ten
     >>> judged(torch.tensor([0.25, -0.125, -0.25]), one, 2.0).tolist()
     [0.0, 0.0, 0.0]
     """
-    helps = alignment.clamp(min=0)
-    usual = helps.mean(dim=-1, keepdim=True)
-    x = alignment + diversity_weight * torch.minimum(2 * helps, usual) * diversity
+    positive = alignment.clamp(min=0)
+    mean = positive.mean(dim=-1, keepdim=True)
+    x = alignment + diversity_weight * torch.minimum(2 * positive, mean) * diversity
     return torch.where(alignment.sum(dim=-1, keepdim=True) > 0, x, 0.0)
 
 
@@ -39,13 +38,12 @@ EVIDENCE = {"sum": evidence, "judged": judged}
 
 
 def bounded(x: Tensor) -> Tensor:
-    """Shift evidence so that its total is at least half of its total magnitude.
+    """Shift the evidence of all agents equally so that Σx ≥ ½Σ|x|, `(..., A) -> (..., A)`.
 
-    E9 divides by 1 + α1·Σx. Where the evidence is mostly negative (every agent pulling its own way
-    near a stationary point) that divisor shrinks below 1 and differences between agents grow
-    without bound. Raising all agents by the same amount until Σx ≥ ½Σ|x| keeps their differences
-    and bounds |r_i| by 2 + 3/A. Where Σx ≥ ½Σ|x| already (in all rounds of the default profile
-    on the datasets tried) nothing changes.
+    E9 divides by 1 + α1·Σx. If the evidence is mostly negative (updates disagree near a stationary
+    point), that divisor is below 1 and differences between agents grow without bound. The shift
+    keeps their differences and bounds |r_i| by 2 + 3/A. It is 0 if Σx ≥ ½Σ|x| (in all rounds of the
+    default profile on the datasets tried).
 
     >>> bounded(torch.tensor([1.0, 0.5, -0.25])).tolist()
     [1.0, 0.5, -0.25]
@@ -58,10 +56,10 @@ def bounded(x: Tensor) -> Tensor:
 
 
 def quantised(value: Tensor) -> Tensor:
-    """Round values to 1e-12, the form in which they are recorded, paid by and trained with.
+    """Round values to 1e-12, the precision in which they are recorded, paid and trained with.
 
-    Sums of 1e5 products come out 1e-16 apart when a device adds them in another order; a value
-    without those digits is the same wherever it is computed.
+    Sums of 1e5 products differ by about 1e-16 if a device adds them in another order; rounded
+    values are the same on all devices.
 
     >>> quantised(torch.tensor([1 / 3], dtype=torch.float64)).item()
     0.333333333333
@@ -72,8 +70,8 @@ def quantised(value: Tensor) -> Tensor:
 def update_value(value: Tensor, x: Tensor, *, rate: float, rule: str, guard: bool = True) -> Tensor:
     """E9: r_i ← r_i^{t−1} + α1·x_i^t, then r_i^t = r_i / Σ_j r_j, all `(..., A)`.
 
-    `x` is the evidence, `rate` is α1; `rule="ema"` keeps (1−α1) of the old value instead of all of
-    it. With the `guard` evidence passes through `bounded` first.
+    `value` is r^{t−1}, `x` the evidence, `rate` is α1; `rule="ema"` multiplies the old value by
+    1−α1 first. With `guard`, `bounded` is applied to the evidence.
 
     >>> r = torch.tensor([0.5, 0.5])
     >>> update_value(r, torch.tensor([1.0, 0.0]), rate=1.0, rule="additive").tolist()
@@ -83,6 +81,6 @@ def update_value(value: Tensor, x: Tensor, *, rate: float, rule: str, guard: boo
     kept = 1.0 if rule == "additive" else 1.0 - rate
     raised = kept * value + rate * x
     total = raised.sum(dim=-1, keepdim=True)
-    # No evidence at all and nothing kept (α1 = 1, x = 0) leaves the value as it was.
+    # A total of 0 (as with rule "ema", α1 = 1, x = 0) leaves the value unchanged.
     defined = total.abs() >= 1e-12
     return torch.where(defined, raised / torch.where(defined, total, 1.0), value)
