@@ -1,1 +1,1 @@
-"""How good and how fair: accuracy, fairness with its uncertainty, intervals."""
+"""Evaluation: accuracy, fairness and its uncertainty, confidence intervals and tests."""

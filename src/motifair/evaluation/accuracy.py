@@ -1,4 +1,4 @@
-"""Share of graphs classified correctly."""
+"""Predictions and accuracy of a stack of R agents on their own graphs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from motifair.models import Model
 
 @torch.no_grad()
 def probabilities(model: Model, weights: Tensor, batch: Batch) -> Tensor:
-    """Return the probability of each class for every graph `(R, G, C)`, without dropout."""
+    """Return the probability of each class for every graph, without dropout, `(R, G, classes)`."""
     return model.classify(weights, model.embed(weights, batch)).exp()
 
 
@@ -24,12 +24,13 @@ def predictions(
 ) -> Tensor:
     """Return the predicted class of every graph, `(R, D) -> (R, G)`.
 
-    With own models, probabilities are mixed: (1 − η)·p + η·p_own.
+    If agents have own models `own (R, D)`, probabilities are mixed: (1 − η)·p + η·p_own, with η the
+    `own_weight`.
     """
-    found = probabilities(model, weights, batch)
+    mixed = probabilities(model, weights, batch)
     if own is not None:
-        found = torch.lerp(found, probabilities(model, own, batch), own_weight)
-    return found.argmax(dim=-1)
+        mixed = torch.lerp(mixed, probabilities(model, own, batch), own_weight)
+    return mixed.argmax(dim=-1)
 
 
 def accuracy(model: Model, weights: Tensor, batch: Batch) -> Tensor:
@@ -38,14 +39,14 @@ def accuracy(model: Model, weights: Tensor, batch: Batch) -> Tensor:
 
 
 def share_correct(predicted: Tensor, batch: Batch) -> Tensor:
-    """Return the share of its graphs that each row predicts correctly, `(R, G) -> (R,)`."""
+    """Return the share of correctly predicted graphs of each agent, `(R, G) -> (R,)`."""
     real = batch.graph_weight > 0
     correct = ((predicted == batch.target) & real).sum(dim=1)
     return correct.double() / real.sum(dim=1)
 
 
 def one_class(predicted: Tensor, batch: Batch) -> Tensor:
-    """Return which rows predict the same class for all their graphs, `(R, G) -> (R,)`."""
+    """Return which agents predict the same class for all their graphs, `(R, G) -> (R,)`."""
     first = predicted[:, :1]  # padding comes last
     same: Tensor = ((predicted == first) | (batch.graph_weight == 0)).all(dim=1)
     return same

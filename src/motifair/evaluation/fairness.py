@@ -1,4 +1,4 @@
-"""Does an agent get what it brings? Correlation with training alone, and how far to trust it."""
+"""Fairness: correlation of federated accuracy with accuracy alone, its uncertainty, inequality."""
 
 from __future__ import annotations
 
@@ -9,14 +9,19 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 SMALLEST_VARIANCE = 1e-12
-LOSS = 0.05  # an agent whose accuracy falls by more has lost by federating
-ROUNDING = 1e-9  # 0.70 − 0.75 is a little less than −0.05 in floating point
+LOSS = 0.05  # an agent is worse off if federation lowers its accuracy by more than this
+ROUNDING = 1e-9  # 0.70 − 0.75 is slightly less than −0.05 in floating point
 
 
 def fairness(alone: ArrayLike, federated: ArrayLike) -> float:
     """Return ρ(ξ, ψ): Pearson's correlation, over agents, of accuracy alone and in the federation.
 
-    NaN where either does not vary: undefined is not zero.
+    Args:
+        alone: Accuracy ξ of each agent's model trained alone, `(A,)`.
+        federated: Accuracy ψ of each agent's model in the federation, `(A,)`.
+
+    Returns:
+        The correlation, or NaN if either accuracy is the same for all agents.
 
     >>> fairness([0.6, 0.7, 0.8], [0.7, 0.75, 0.8])
     1.0
@@ -31,7 +36,7 @@ def fairness(alone: ArrayLike, federated: ArrayLike) -> float:
 
 
 def rank_fairness(alone: ArrayLike, federated: ArrayLike) -> float:
-    """Return Spearman's rank correlation of the same two accuracies: fairness of the order alone.
+    """Return Spearman's rank correlation of accuracy alone and in the federation.
 
     >>> rank_fairness([0.6, 0.7, 0.8], [0.1, 0.2, 0.9])
     1.0
@@ -50,7 +55,9 @@ def worse_off(alone: ArrayLike, federated: ArrayLike) -> float:
 
 
 def gini(payoffs: ArrayLike) -> float:
-    """Return Gini's coefficient, Σ_ij |p_i − p_j| / (2 N Σ p): 0 where all are paid the same.
+    """Return Gini's coefficient, Σ_ij |p_i − p_j| / (2 N Σ p): 0 if all payoffs are equal.
+
+    NaN if the payoffs sum to 0 or less.
 
     >>> gini([1.0, 1.0]), gini([0.0, 1.0])
     (0.0, 0.5)
@@ -62,7 +69,7 @@ def gini(payoffs: ArrayLike) -> float:
 
 
 def jain(payoffs: ArrayLike) -> float:
-    """Return Jain's index, (Σ p)² / (N Σ p²): 1 where all are paid the same, 1/N at the least.
+    """Return Jain's index, (Σ p)² / (N Σ p²): 1 if all payoffs are equal; NaN if all are 0.
 
     >>> jain([1.0, 1.0]), jain([0.0, 1.0])
     (1.0, 0.5)
@@ -73,7 +80,7 @@ def jain(payoffs: ArrayLike) -> float:
 
 
 def _ranks(values: ArrayLike) -> np.ndarray:
-    """Return ranks; equal values share the mean of their places."""
+    """Return ranks; equal values have the mean of their ranks."""
     v = np.asarray(values, dtype=float)
     below: np.ndarray = (v[:, None] > v[None]).sum(axis=1)
     equal: np.ndarray = (v[:, None] == v[None]).sum(axis=1)
@@ -82,7 +89,9 @@ def _ranks(values: ArrayLike) -> np.ndarray:
 
 
 def fairness_bound(retest: float) -> float:
-    """Return √max(ρ, 0): about the most that can be measured with reliability ρ.
+    """Return √max(ρ, 0): the largest fairness that can be expected with retest reliability ρ.
+
+    ρ is the correlation of accuracy alone between two trainings of the same agents.
 
     >>> fairness_bound(0.81)
     0.9
@@ -91,7 +100,9 @@ def fairness_bound(retest: float) -> float:
 
 
 def correlation_interval(r: float, n: int, level: float = 0.95) -> tuple[float, float]:
-    """Return the interval of a correlation over n agents by Fisher's transformation.
+    """Return the confidence interval of a correlation over n agents by Fisher's transformation.
+
+    It is NaN for fewer than four agents.
 
     >>> tuple(round(x, 2) for x in correlation_interval(0.6, 10))
     (-0.05, 0.89)

@@ -1,4 +1,4 @@
-"""Means with intervals over splits, and paired comparisons of methods."""
+"""Means with confidence intervals over splits, and paired comparisons of methods."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from scipy.special import stdtrit
 
 
 def mean_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float, float]:
-    """Return mean, low and high of Student's interval over the defined values.
+    """Return the mean of the values that are not NaN, and the ends of its Student interval.
 
-    With fewer than two of them the interval is NaN.
+    With fewer than two values the interval is NaN.
 
     >>> tuple(round(x, 3) for x in mean_interval([1.0, 2.0, 3.0, math.nan]))
     (2.0, -0.484, 4.484)
@@ -43,13 +43,20 @@ class Paired:
 def paired_difference(
     values: Sequence[float], baseline: Sequence[float], *, draws: int = 10_000, seed: int = 0
 ) -> Paired:
-    """Compare two methods on the same splits; splits where either is undefined are left out.
+    """Compare two methods on the same splits; splits where either is NaN are left out.
 
-    The interval is the percentile bootstrap's over splits; p is Wilcoxon's signed-rank test's
-    (1 where nothing differs).
+    Args:
+        values: A measure of the one method, for each split.
+        baseline: The same measure of the other method.
+        draws: Number of bootstrap samples.
+        seed: Seed of the bootstrap.
 
-    >>> found = paired_difference([0.8, 0.7, 0.9], [0.7, 0.6, 0.8])
-    >>> round(found.mean, 3), found.pairs
+    Returns:
+        The mean difference, its percentile bootstrap interval over splits, the p-value of
+        Wilcoxon's signed-rank test (1 if there is no difference), and the number of splits.
+
+    >>> difference = paired_difference([0.8, 0.7, 0.9], [0.7, 0.6, 0.8])
+    >>> round(difference.mean, 3), difference.pairs
     (0.1, 3)
     """
     from scipy.stats import wilcoxon
@@ -67,7 +74,7 @@ def paired_difference(
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Correct p-values for being many, by Holm's step-down method; NaN stays NaN.
+    """Correct p-values for multiple comparisons by Holm's step-down method; NaN stays NaN.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
@@ -83,10 +90,9 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def mean_ranks(table: Sequence[Sequence[float]]) -> list[float]:
-    """Return each method's mean rank over splits (1 is the highest value, ties share).
+    """Return the mean rank of each method over splits (1 is the highest value, ties are averaged).
 
-    `table` has a row for each method and a column for each split; a method that is undefined in a
-    split is not ranked there.
+    `table` has a row for each method and a column for each split; NaN is not ranked.
 
     >>> mean_ranks([[0.9, 0.8], [0.7, 0.8], [0.1, 0.2]])
     [1.25, 1.75, 3.0]
