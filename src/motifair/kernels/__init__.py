@@ -1,9 +1,9 @@
-"""The element-by-element work between matrix products, each as one pass over memory.
+"""Fused kernels: elementwise chains in one pass over memory.
 
-Bias, ReLU and dropout, their backward pass, random bits and Adam are chains of small operations:
-written with tensor operations, every link of a chain reads and writes everything anew. Here a
-chain is one loop, compiled by numba on a CPU (and run without Python's lock, so that threads do
-not wait for each other) and by Triton on a CUDA device, where the matrix product joins the chain.
+Bias, ReLU and dropout, their backward pass, random bits and Adam are chains of elementwise
+operations; as separate tensor operations each of them reads and writes all elements. Here a chain
+is one loop, compiled by numba on a CPU (and run without the GIL, so that threads run in parallel)
+and by Triton on a CUDA device, where it is also fused with the matrix product.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if torch.cuda.is_available():
 
 
 class Adam(NamedTuple):
-    """Settings of the optimiser."""
+    """Hyper-parameters of Adam."""
 
     learning_rate: float
     weight_decay: float
@@ -33,8 +33,12 @@ class Adam(NamedTuple):
 def rectify_(x: Tensor, bias: Tensor | None, keep: Tensor | None, scale: float) -> Tensor:
     """Replace `x (R, n, H)` by scale·max(x + bias, 0) where its bit in `keep` is set, else by 0.
 
-    `bias` is `(R, H)`. Bits run along a row: unit u of a row has bit u mod 64 of word u div 64 of
-    `keep (R, W)`. Without them there is no bias, and everything is kept.
+    Args:
+        x: Changed in place, and returned.
+        bias: `(R, H)`, or None for 0.
+        keep: Dropout bits `(R, W)`: unit u of a row has bit u mod 64 of word u div 64. None keeps
+            all units.
+        scale: Factor of kept units.
 
     >>> x = torch.tensor([[[1.0, 2.0], [-3.0, 4.0]]])
     >>> rectify_(x, torch.ones(1, 2), torch.tensor([[0b1101]]), 2.0).flatten().tolist()
@@ -42,7 +46,7 @@ def rectify_(x: Tensor, bias: Tensor | None, keep: Tensor | None, scale: float) 
     """
     if x.device.type != "cpu":
         return cuda.rectify_(x, bias, keep, scale)
-    # Contiguous arrays only: for others the loops would not become vector code.
+    # Contiguous arrays only: others would prevent vectorisation.
     bias = x.new_zeros(len(x), x.shape[2]) if bias is None else bias.contiguous()
     bits = _NO_BITS if keep is None else keep.contiguous().numpy()
     values = x.numpy()
@@ -51,10 +55,10 @@ def rectify_(x: Tensor, bias: Tensor | None, keep: Tensor | None, scale: float) 
 
 
 def rectify_backward(gradient: Tensor, y: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-    """Return scale·gradient where y > 0, else 0 `(R, n, H)`, and its sum over n `(R, H)`.
+    """Return scale·gradient where y > 0, else 0, `(R, n, H)`, and its sum over n, `(R, H)`.
 
-    With y from `rectify_` these are the gradients of x and bias: a unit that was dropped or not
-    positive is 0 in y.
+    For y from `rectify_` these are the gradients of x and bias: y is 0 where a unit was dropped or
+    not positive.
     """
     gradient = gradient.contiguous()
     if y.device.type != "cpu":
@@ -66,7 +70,7 @@ def rectify_backward(gradient: Tensor, y: Tensor, scale: float) -> tuple[Tensor,
 
 
 def dense(x: Tensor, weight: Tensor, bias: Tensor, keep: Tensor | None, scale: float) -> Tensor:
-    """Return `rectify_` of each agent's own product x·W, `(R, n, inputs) -> (R, n, H)`."""
+    """Return `rectify_` of each agent's product x·weight, `(R, n, inputs) -> (R, n, H)`."""
     if x.device.type != "cpu" and cuda.fits(x, weight):
         return cuda.dense(x, weight, bias, keep, scale)
     return rectify_(torch.bmm(x, weight), bias, keep, scale)
@@ -86,9 +90,9 @@ def bag_sum(index: Tensor, start: Tensor, weight: Tensor | None, rows: Tensor) -
     """Return Σ weight·rows[index[start[b]:start[b+1]]] for each b, `(inputs, H) -> (bags, H)`."""
     if rows.device.type != "cpu":
         return cuda.bag_sum(index, start, weight, rows.contiguous())
-    # The call behind `torch.nn.functional.embedding_bag`, without its checks: this runs hundreds
-    # of times a round. Positional: no scaling, mode "sum", not sparse, weights, and a last start
-    # that ends the last bag. Detached rows spare it notes for a backward pass.
+    # The function behind `torch.nn.functional.embedding_bag`, without its checks: this runs
+    # hundreds of times a round. Positional arguments: scale_grad_by_freq, mode (sum), sparse,
+    # per_sample_weights, include_last_offset. Detached: it saves nothing for a backward pass.
     return torch.embedding_bag(rows.detach(), index, start, False, 0, False, weight, True)[0]
 
 
@@ -101,9 +105,16 @@ def adam_(
     moving: Tensor,
     settings: Adam,
 ) -> None:
-    """Take one step of Adam in place, with weight decay added to the gradient, in moving rows.
+    """Take one Adam step in place, with weight decay added to the gradient (L2 regularisation).
 
-    All are `(R, D)` but `steps` and `moving`, `(R,)`: each row counts its own steps.
+    Args:
+        weights: `(R, D)`, changed in place.
+        gradient: `(R, D)`.
+        first: First moments, `(R, D)`, changed in place.
+        second: Second moments, `(R, D)`, changed in place.
+        steps: Number of steps of each row, `(R,)`, changed in place.
+        moving: Which rows take the step, `(R,)`.
+        settings: Hyper-parameters.
     """
     if weights.device.type != "cpu":
         cuda.adam_(weights, gradient, first, second, steps, moving, settings)
@@ -113,7 +124,7 @@ def adam_(
 
 
 def random_words(keys: Tensor, count: int) -> Tensor:
-    """Return `count` random 64-bit words for each key, `(K,) -> (K, count)` (SplitMix64)."""
+    """Return random 64-bit words for each key (SplitMix64), `(K,) -> (K, count)`."""
     out = torch.empty(len(keys), count, dtype=torch.int64, device=keys.device)
     if keys.device.type != "cpu":
         return cuda.random_words_(out, keys)

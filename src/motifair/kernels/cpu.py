@@ -1,4 +1,4 @@
-"""The kernels for CPUs: loops that numba compiles, on numpy arrays, without Python's lock."""
+"""The kernels for CPUs: numba loops over numpy arrays, which release the GIL."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 import numba
 import numpy as np
 
-WORD = 64  # units whose bits share a word
+WORD = 64  # dropout bits in a word
 
 
 @numba.njit(nogil=True, cache=True)
 def rectify(x: Any, bias: Any, keep: Any, drops: bool, scale: Any) -> None:
-    """Add bias, cut at 0, scale, and drop; in place."""
+    """Apply bias, ReLU, scale and dropout in place; see `kernels.rectify_`."""
     rows, n, hidden = x.shape
     zero = x.dtype.type(0)
     for r in range(rows):
@@ -20,7 +20,7 @@ def rectify(x: Any, bias: Any, keep: Any, drops: bool, scale: Any) -> None:
             if not drops:
                 for h in range(hidden):
                     x[r, i, h] = max(x[r, i, h] + bias[r, h], zero) * scale
-            elif hidden % WORD == 0:  # a word serves one node, and the loop becomes vector code
+            elif hidden % WORD == 0:  # a word belongs to one node: the loop can be vectorised
                 for first in range(0, hidden, WORD):
                     bits = keep[r, (i * hidden + first) // WORD]
                     for k in range(WORD):
@@ -37,13 +37,13 @@ def rectify(x: Any, bias: Any, keep: Any, drops: bool, scale: Any) -> None:
 
 @numba.njit(nogil=True, cache=True)
 def rectify_backward(gradient: Any, y: Any, scale: Any, out: Any, total: Any) -> None:
-    """Let the gradient through where y is positive, and add it up."""
+    """Mask the gradient where y is not positive, and sum it; see `kernels.rectify_backward`."""
     rows, n, hidden = y.shape
     zero = y.dtype.type(0)
     part = np.empty(hidden, y.dtype)
     for r in range(rows):
         total[r] = 0
-        # Sums of blocks, then the sum of those: in single precision one long sum loses digits.
+        # Sums of blocks, then their sum: one long sum in single precision loses digits.
         for start in range(0, n, WORD):
             part[:] = 0
             for i in range(start, min(start + WORD, n)):
@@ -60,7 +60,7 @@ def adam(
     weights: Any, gradient: Any, first: Any, second: Any, steps: Any, moving: Any,
     learning_rate: float, weight_decay: float, beta1: float, beta2: float, epsilon: float,
 ) -> None:  # fmt: skip
-    """Take one step in the rows that move; in place."""
+    """Take one step in place in the moving rows; see `kernels.adam_`."""
     number = weights.dtype.type
     decay, old1, old2 = number(weight_decay), number(beta1), number(beta2)
     new1, new2, least = number(1 - beta1), number(1 - beta2), number(epsilon)
@@ -80,7 +80,7 @@ def adam(
 
 @numba.njit(nogil=True, cache=True)
 def random_words(keys: Any, out: Any) -> None:
-    """Fill a row of words for each key."""
+    """Fill a row of random words for each key."""
     for k in range(out.shape[0]):
         for i in range(out.shape[1]):
             out[k, i] = mix(keys[k], np.uint64(i))
@@ -88,7 +88,7 @@ def random_words(keys: Any, out: Any) -> None:
 
 @numba.vectorize(["uint64(uint64, uint64)"], cache=True)
 def mix(key: Any, counter: Any) -> Any:
-    """SplitMix64: the word at a counter."""
+    """Return the word of SplitMix64 at a counter."""
     x = key + (counter + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -1,6 +1,6 @@
-"""The kernels for CUDA devices, in Triton, which PyTorch's CUDA builds bring along.
+"""The kernels for CUDA devices, in Triton, which PyTorch's CUDA builds include.
 
-All of them compute every number in a fixed order: results repeat bit for bit.
+All sums are computed in a fixed order: results are bit-identical between runs.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-UNITS = 1024  # elements that one program works on
-NODES = 64  # at a time
+UNITS = 1024  # elements per program
+NODES = 64  # nodes per program
 PRODUCT_NODES, BACKWARD_NODES, BLOCKS = 128, 32, 8  # the fastest of those tried on an H200
-BAGS, MEMBERS = 16, 32  # short bags at a time; members of a long bag at a time
-WIDEST = 128  # inputs and outputs that the matrix products here hold in registers
+BAGS, MEMBERS = 16, 32  # short bags per program; members of a long bag per iteration
+WIDEST = 128  # most inputs and outputs of the matrix products, which are held in registers
 
 
 def bag_sum(index: Tensor, start: Tensor, weight: Tensor | None, rows: Tensor) -> Tensor:
-    """Return the sum of every bag, `(inputs, H) -> (bags, H)`."""
+    """See `kernels.bag_sum`."""
     bags, hidden = len(start) - 1, rows.shape[1]
     out = rows.new_empty(bags, hidden)
     if bags == 0:
@@ -36,7 +36,7 @@ def bag_sum(index: Tensor, start: Tensor, weight: Tensor | None, rows: Tensor) -
 
 
 def fits(x: Tensor, weight: Tensor) -> bool:
-    """Whether `dense` takes such a product."""
+    """Whether `dense` supports this type and these sizes."""
     inputs, outputs = weight.shape[1:]
     return (
         x.dtype == torch.float32 and min(inputs, outputs) >= 16 and max(inputs, outputs) <= WIDEST
@@ -284,7 +284,7 @@ def _dense(
         other=0.0,
     )
     b = tl.load(bias + row * bias_row + h, mask=h < HIDDEN, other=0.0)
-    # Three products of shortened numbers: as exact as single precision, at a tensor core's speed.
+    # Three TF32 products: about as exact as single precision, on tensor cores.
     v = tl.dot(inputs, w, input_precision="tf32x3") + b[None, :]
     v = tl.maximum(v, 0.0) * scale
     if HAS_KEEP:
