@@ -93,13 +93,13 @@ def test_a_batch_has_only_the_motifs_that_occur_in_it(
     occurring = torch.nonzero(collated.motif_weight)[:, 0]
     assert cut.entries is not None
     assert cut.entries.tolist() == occurring.tolist()
-    assert torch.equal(cut.motif_weight, cut.of_motifs(collated.motif_weight))
+    assert torch.equal(cut.motif_weight, cut.select_motifs(collated.motif_weight))
     graphs = torch.eye(collated.target.numel(), dtype=torch.float64)
     assert torch.equal(cut.motifs(graphs), collated.motifs(graphs)[occurring])
     assert torch.equal(cut.motifs.backward(cut.motifs(graphs)), _squared(collated, graphs))
     ones = torch.ones(len(collated.motif_weight), 1, dtype=torch.float64)
     counted = collated.motif_rows(ones * (collated.motif_weight > 0)[:, None])
-    assert torch.equal(cut.motif_rows(cut.of_motifs(ones)), counted)
+    assert torch.equal(cut.motif_rows(cut.select_motifs(ones)), counted)
 
 
 def _squared(batch: Batch, rows: Tensor) -> Tensor:

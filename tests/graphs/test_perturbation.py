@@ -16,11 +16,11 @@ from motifair.graphs.perturb import (
     TIERS,
     Damage,
     flip,
-    free_places,
+    randomise_edges,
     rewire,
     role_damage,
     tiers,
-    wire_anew,
+    unconnected_pairs,
 )
 from motifair.graphs.planted import ROLES
 
@@ -55,7 +55,7 @@ def test_rewiring_moves_the_asked_share_of_edges_to_free_places(
 
 def anew(graphs: GraphSet, seed: int) -> GraphSet:
     """Graphs wired at random, their nodes with their own labels."""
-    return wire_anew(graphs, graphs.node_label, seed)
+    return randomise_edges(graphs, graphs.node_label, seed)
 
 
 @given(graph_sets(), st.integers(0, 2**31 - 1))
@@ -212,4 +212,4 @@ def test_free_places_are_numbered_row_by_row(n: int, seed: int, dense: float) ->
     pairs = rng.permutation(np.argwhere(joined))
     pairs = np.where(rng.random((len(pairs), 1)) < 0.5, pairs, pairs[:, ::-1])
     wanted = rng.permutation(len(listed))
-    assert np.array_equal(free_places(pairs, n, wanted), listed[wanted])
+    assert np.array_equal(unconnected_pairs(pairs, n, wanted), listed[wanted])

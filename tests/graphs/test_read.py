@@ -250,7 +250,7 @@ def test_what_is_no_graphs_at_all_is_refused(tmp_path: Path) -> None:
     with refused("holds no graphs; give a TU folder or zip"):
         read_graphs(tmp_path)
     torch.save({"x": torch.eye(2)}, tmp_path / "a.pt")
-    with refused(r"a\.pt holds something else than Data objects; write it with torch.save"):
+    with refused(r"a\.pt contains objects other than Data; write it with torch.save"):
         read_graphs(tmp_path)
     write_pt(tmp_path, TRIANGLE)
     (tmp_path / "a.pt").unlink()
@@ -347,5 +347,5 @@ def test_a_schema_that_is_none_is_refused(change: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("content", [None, [], {}, "label"])
 def test_a_schema_that_lacks_parts_is_refused(content: Any) -> None:
-    with refused("A schema has features, columns, classes and width"):
+    with refused("A schema needs features, and columns, classes and width"):
         Schema.from_json(content)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from motifair.graphs.batch import Batch, Shard
-from motifair.learning.objective import Pass, PrototypeTerm, supervised
+from motifair.learning.objective import ForwardPass, PrototypeTerm, supervised
 from motifair.motifs.prototypes import local_prototypes
 
 SHARDS = unequal_shards()
@@ -25,10 +25,12 @@ def random(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
-def forward_pass(batch: Batch, embedding: Tensor, prototypes: Tensor, active: Tensor = ALL) -> Pass:
+def forward_pass(
+    batch: Batch, embedding: Tensor, prototypes: Tensor, active: Tensor = ALL
+) -> ForwardPass:
     nothing = torch.zeros(batch.rows, 0, dtype=torch.float64)
     scores = torch.log_softmax(embedding[:, :, :2], dim=-1)
-    return Pass(batch, nothing, nothing, embedding, scores, prototypes, active)
+    return ForwardPass(batch, nothing, nothing, embedding, scores, prototypes, active)
 
 
 def naive_term(

@@ -7,13 +7,13 @@ import weakref
 
 import torch
 
-from motifair.learning.process import steady_process
+from motifair.learning.process import training_process
 
 
 def test_threads_and_collector_are_as_they_were() -> None:
     torch.set_num_threads(2)
     try:
-        with steady_process():
+        with training_process():
             assert torch.get_num_threads() == 1
             assert gc.get_freeze_count() > 1000
         assert torch.get_num_threads() == 2
@@ -34,7 +34,7 @@ def test_what_the_work_leaves_is_collected_without_going_through_the_rest() -> N
 
     gc.callbacks.append(note)
     try:
-        with steady_process():
+        with training_process():
             ring = Ring()
             ring.itself = ring  # type: ignore[attr-defined]
             left = weakref.ref(ring)

@@ -11,7 +11,7 @@ from worlds import CPU, pack_bits
 
 from motifair.graphs.batch import Shard, collate
 from motifair.models import GIN
-from motifair.models.perceptron import Keep
+from motifair.models.perceptron import DropoutMask
 
 HIDDEN, LAYERS = 8, 3
 KINDS = pytest.mark.parametrize("kind", ["label", "degree", "attributes"])
@@ -42,7 +42,7 @@ def outputs(
     """Embeddings, log-probabilities, and the gradient of a mixture of both for every row."""
     batch = collate(shards, CPU, torch.float64)
     leaf = weights.clone().requires_grad_()
-    keep = [Keep(pack_bits(m), float(m.max())) for m in masks]
+    keep = [DropoutMask(pack_bits(m), float(m.max())) for m in masks]
     embedding = model.embed(leaf, batch, keep)
     scores = model.classify(leaf, embedding, keep)
     real = (batch.graph_weight > 0)[:, :, None]

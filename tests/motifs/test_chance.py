@@ -21,13 +21,13 @@ from motifair.config import make_config
 from motifair.errors import MotifairError
 from motifair.federation.members import own_vocabulary, prepare
 from motifair.federation.simulation import Simulation
-from motifair.graphs.cache import Last
+from motifair.graphs.cache import GraphCache
 from motifair.graphs.features import motif_labels
 from motifair.graphs.graph_set import GraphSet
-from motifair.graphs.perturb import rewire, wire_anew
+from motifair.graphs.perturb import randomise_edges, rewire
 from motifair.graphs.planted import planted
 from motifair.motifs import chance
-from motifair.motifs.chance import beyond_chance
+from motifair.motifs.chance import above_chance
 from motifair.motifs.extract import count_motifs
 
 CONFIG = make_config({})
@@ -45,7 +45,7 @@ def beyond(
         graphs, motif_labels(graphs, kind), rings=CONFIG.rings, max_ring=CONFIG.max_ring
     )
     mine = np.arange(len(graphs)) if chosen is None else chosen
-    found = beyond_chance(CONFIG, graphs, kind, mine, counted)
+    found = above_chance(CONFIG, graphs, kind, mine, counted)
     assert found.shape == (len(counted.keys),)
     return dict(zip(counted.keys, found.tolist(), strict=True))
 
@@ -232,9 +232,9 @@ def test_of_very_many_graphs_a_thousand_are_looked_at(monkeypatch: pytest.Monkey
 
     def counted(graphs: GraphSet, *rest: Any) -> GraphSet:
         looked.append(len(graphs))
-        return wire_anew(graphs, *rest)
+        return randomise_edges(graphs, *rest)
 
-    monkeypatch.setattr(chance, "wire_anew", counted)
+    monkeypatch.setattr(chance, "randomise_edges", counted)
     monkeypatch.setattr(chance, "AT_ONCE", 2000)
     beyond(random_wiring(1000, 2, nodes=6, edges=6))
     many = random_wiring(2100, 2, nodes=6, edges=6)
@@ -246,14 +246,14 @@ def test_graphs_are_wired_anew_once_for_all_splits_and_again_if_anything_else_is
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("MOTIFAIR_CACHE", str(tmp_path))
-    monkeypatch.setattr(chance, "_LAST", Last())
+    monkeypatch.setattr(chance, "_COPIES", GraphCache())
     wired = []
 
     def counted(graphs: GraphSet, *rest: Any) -> GraphSet:
         wired.append(len(graphs))
-        return wire_anew(graphs, *rest)
+        return randomise_edges(graphs, *rest)
 
-    monkeypatch.setattr(chance, "wire_anew", counted)
+    monkeypatch.setattr(chance, "randomise_edges", counted)
     graphs = graphs_of(3)
     first = beyond(graphs, np.arange(10))
     assert len(wired) == chance.COPIES

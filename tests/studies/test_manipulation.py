@@ -212,7 +212,7 @@ def test_duplicates_and_numbering_do_not_change_which_motifs_are_beyond_chance(
         labels = motif_labels(graphs, "label")
         counted = count_motifs(graphs, labels, rings=config.rings, max_ring=config.max_ring)
         monkeypatch.setattr(chance, "MARGIN", margin)
-        found = chance.beyond_chance(config, graphs, "label", own, counted)
+        found = chance.above_chance(config, graphs, "label", own, counted)
         return dict(zip(counted.keys, found.tolist(), strict=True))
 
     near = 0.1

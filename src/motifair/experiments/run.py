@@ -21,7 +21,7 @@ from motifair.experiments.result import Result, SplitResult, load_result
 from motifair.federation.callbacks import Callback
 from motifair.files import file_errors, read_json, write_json
 from motifair.graphs.dataset import EMBEDDED, Objects
-from motifair.learning.process import steady_process
+from motifair.learning.process import training_process
 from motifair.methods import find_method
 from motifair.version import __version__
 
@@ -75,7 +75,7 @@ def execute(
     if out is not None and finished:
         _check_same(plan, out)
         return _told(load_result(out), _hears(plan, out, callbacks))
-    with steady_process(), _folder(plan, out):
+    with training_process(), _folder(plan, out):
         started = time.monotonic()
         hears = _hears(plan, out, callbacks)
         jobs = list_jobs(plan, out, baselines or out)

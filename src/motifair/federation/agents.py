@@ -118,7 +118,7 @@ class Agents:
         self.workers: Workers | None = None
         device = keys.device
         # Prototypes are read off the training graphs without dropout, if at all.
-        still = self.model.still_layers
+        still = self.model.distinct_layers
         training_still = still if method.uses_prototypes else 0
         self.loaders = [
             Loader([train[r] for r in rows], batch_size, device, dtype, layers=training_still)

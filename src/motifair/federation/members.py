@@ -10,7 +10,7 @@ from scipy import sparse
 from motifair.config import Config
 from motifair.errors import MotifairError
 from motifair.graphs.batch import Shard, make_shard
-from motifair.graphs.cache import Last
+from motifair.graphs.cache import GraphCache
 from motifair.graphs.features import fit_features, motif_labels, resolve_features, structure_inputs
 from motifair.graphs.graph_set import GraphSet, Ints, ranges
 from motifair.graphs.partition import holdout
@@ -18,12 +18,12 @@ from motifair.graphs.split import Split
 from motifair.learning.randomness import derive_seed
 from motifair.methods import Method, make_method
 from motifair.models import Model
-from motifair.motifs.chance import beyond_chance
+from motifair.motifs.chance import above_chance
 from motifair.motifs.extract import MotifCounts, count_motifs
 from motifair.motifs.vocabulary import MotifIndex, Vocabulary, select_vocabulary
 
-_STRUCTURE: Last[np.ndarray] = Last()
-_MOTIFS: Last[MotifCounts] = Last()
+_STRUCTURE: GraphCache[np.ndarray] = GraphCache()
+_MOTIFS: GraphCache[MotifCounts] = GraphCache()
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def prepare(config: Config, split: Split, *, seed: int) -> Members:
 
     extra = None
     if model.structure:
-        extra = _STRUCTURE.of(graphs, None, lambda: structure_inputs(graphs))
+        extra = _STRUCTURE.get(graphs, None, lambda: structure_inputs(graphs))
 
     def shard(chosen: np.ndarray, motifs: sparse.csr_array | None = None) -> Shard:
         nodes = ranges(graphs.node_start[chosen], graphs.nodes[chosen])
@@ -96,7 +96,7 @@ def vocabularies(config: Config, split: Split, train: list[np.ndarray]) -> list[
     kind = resolve_features(graphs, config.features)
     labels = motif_labels(graphs, kind)
     how = (kind, config.rings, config.max_ring)
-    found = _MOTIFS.of(
+    found = _MOTIFS.get(
         graphs,
         how,
         lambda: count_motifs(graphs, labels, rings=config.rings, max_ring=config.max_ring),
@@ -117,7 +117,7 @@ def own_vocabulary(
             f"No training graph of agent '{name}' has an edge, so it has no motif; "
             "give it graphs with edges."
         )
-    allowed = beyond_chance(config, graphs, kind, train, counted) if config.chance else None
+    allowed = above_chance(config, graphs, kind, train, counted) if config.chance else None
     return select_vocabulary(
         counts,
         counted.keys,

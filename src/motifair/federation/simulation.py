@@ -61,7 +61,7 @@ class Simulation:
             for seeds in ([m.seed for m in self.members], self._own_seeds())
         )
         self.agents = self._agents(threads, rows, dtype)
-        still = self.model.still_layers
+        still = self.model.distinct_layers
         unseen = [m.global_test for m in self.members]
         self.global_test = collate(unseen, device, dtype, layers=still)
         lent = [m.lent for m in self.members]

@@ -1,1 +1,1 @@
-"""Where graphs come from and who holds them."""
+"""Graph data: reading, generating, partitioning and perturbing graphs, and batching them."""

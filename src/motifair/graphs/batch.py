@@ -1,10 +1,10 @@
-"""From an agent's graphs to the tensors a model reads, for one agent or a stack of them.
+"""Turn graphs into the tensors that a model reads, for one agent or a stack of agents.
 
-The layout behind the speed: a graph convolution's first layer sees, at each node, only the sum of
-inputs over the node and its neighbours. With one-hot inputs few such sums are distinct (about a
-hundred in an agent with four thousand nodes of PROTEINS), so the first layer is computed on the
-distinct ones and spread to the nodes afterwards. This is exact. Without dropout the same holds for
-every further layer (`Still`).
+The first layer of a graph convolution reads, at each node, only the sum of the inputs over the node
+and its neighbours. With one-hot inputs few such sums are distinct (about a hundred for an agent
+with four thousand nodes of PROTEINS), so the first layer is computed on the distinct sums and the
+result is copied to the nodes. This is exact. Without dropout the same holds for every later layer
+(`DistinctNodes`).
 """
 
 from __future__ import annotations
@@ -25,12 +25,16 @@ from motifair.graphs.kernels import number_sparse_rows
 
 @dataclass(frozen=True)
 class Shard:
-    """Graphs of one agent, ready to be collated: structure, inputs and motifs.
+    """The encoded graphs of one agent, ready to be collated.
 
-    `kinds` holds the distinct input sums (rows of `width` inputs, and a last column that counts
-    the summed nodes, for the bias); node v looks like row `kind[v]`. `motifs` marks which graph
-    contains which motif of the agent's vocabulary; `structure` holds further numbers of each node,
-    for models that read them.
+    Attributes:
+        graphs: The graphs.
+        kinds: The distinct node inputs, `(kinds, width + 1)`; the last column is the number of
+            summed nodes, the input of the bias.
+        kind: The row of `kinds` that each node has, `(nodes,)`.
+        motifs: The 0/1 matrix of which graph contains which motif of the agent's vocabulary,
+            `(graphs, motifs)`.
+        structure: Structural inputs of each node, `(nodes, S)`, for models that read them.
     """
 
     graphs: GraphSet
@@ -43,7 +47,7 @@ class Shard:
         return len(self.graphs)
 
     def select(self, graphs: Ints) -> Shard:
-        """Return some of the graphs, in the given order."""
+        """Return the given graphs, in the given order."""
         nodes = ranges(self.graphs.node_start[graphs], self.graphs.nodes[graphs])
         used, kind = np.unique(self.kind[nodes], return_inverse=True)
         motifs = self.motifs[graphs].tocsr()
@@ -60,10 +64,21 @@ def make_shard(
     summed: bool = True,
     structure: np.ndarray | None = None,
 ) -> Shard:
-    """Encode graphs; without `motifs` the shard has none (test sets need none).
+    """Encode the graphs of one agent.
 
-    With `summed` inputs are summed over a node and its neighbours, as GIN's first layer reads
-    them; otherwise they are the node's own. `structure` has further numbers of each node.
+    Args:
+        graphs: The graphs.
+        features: The encoding of node inputs, the same for all agents.
+        motifs: Which graph contains which motif, `(graphs, motifs)`; test sets need none.
+        summed: Whether inputs are summed over a node and its neighbours, as the first layer of GIN
+            reads them; otherwise each node has its own inputs.
+        structure: Structural inputs of each node, `(nodes, S)`.
+
+    >>> from motifair.graphs.features import fit_features
+    >>> path = GraphSet.build("path", [3], [[0, 1], [1, 2]], [0], node_label=[4, 5, 4])
+    >>> shard = make_shard(path, fit_features(path, np.arange(1), "label"))
+    >>> shard.kinds.toarray().tolist(), shard.kind.tolist()
+    ([[1.0, 1.0, 2.0], [2.0, 1.0, 3.0]], [0, 1, 0])
     """
     nodes = len(graphs.degree)
     inputs = sparse.hstack([features.encode(graphs), np.ones((nodes, 1))], format="csr")
@@ -82,7 +97,7 @@ def make_shard(
 
 
 def closed_neighbourhoods(graphs: GraphSet) -> sparse.csr_array:
-    """Return the 0/1 matrix of "is the node or its neighbour"."""
+    """Return the adjacency matrix plus the identity, `(nodes, nodes)`."""
     nodes = len(graphs.degree)
     ones = np.ones(len(graphs.neighbour), dtype=np.float32)
     adjacency = sparse.csr_array((ones, graphs.neighbour, graphs.edge_start), shape=(nodes, nodes))
@@ -90,34 +105,46 @@ def closed_neighbourhoods(graphs: GraphSet) -> sparse.csr_array:
 
 
 @dataclass(frozen=True)
-class Still:
-    """How nodes look alike, layer after layer, as long as dropout does not tell them apart.
+class DistinctNodes:
+    """The nodes with distinct embeddings in each layer, for passes without dropout.
 
-    Nodes with the same input whose neighbours have the same inputs leave a layer as equals. So
-    layer k needs to be computed on the distinct nodes only: `levels[k]` sums distinct rows of the
-    layer before over neighbourhoods (R·Q_k → R·Q_{k+1}), `pool` those of the last one over graphs.
+    Nodes with the same input whose neighbours have the same inputs have the same output. So layer k
+    is computed on its Q_k distinct nodes only: `levels[k]` sums distinct rows of the previous layer
+    over neighbourhoods (R·Q_k → R·Q_{k+1}), and `pool` those of the last layer over graphs.
     """
 
     levels: tuple[Bags, ...]
     pool: Bags
 
 
-PAYS = 0.9  # share of distinct nodes up to which `Still` is worth its own structures
+MOST_DISTINCT = 0.9  # share of distinct nodes up to which `DistinctNodes` is faster than all nodes
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A stack of R agents' graphs, each padded to the largest: N nodes, G graphs, Q kinds.
+    """The graphs of R agents, each agent padded to the largest: N nodes, G graphs, Q kinds.
 
-    Maps act on rows of flattened stacks: `inputs` (R·(width+1) → R·Q), `spread` (R·Q → R·N),
-    `closed` (R·N → R·N, a node and its neighbours), `pool` (R·N → R·G), `motifs` (R·G → M, the
-    motifs of all agents one after another). `degree` is `(R, N, 1)`, `structure` `(R, N, S)`;
-    `graph_weight` is 1/n for an agent's n graphs and 0
-    for padding, and `label_weight` `(R, G, classes)` is minus that at a graph's class, 0 elsewhere;
-    `motif_weight` is 1/(graphs that contain the motif); `motif_rows` (M → R) adds up
-    what belongs to an agent's motifs. Where `entries` is given, the batch has only some of the
-    agents' motifs: its m-th is number `entries[m]` of all. `still` is the shorter way where nothing
-    is dropped.
+    The maps (`BagSum`) act on the rows of flattened stacks.
+
+    Attributes:
+        rows: R.
+        nodes: N.
+        degree: Degree of each node, `(R, N, 1)`.
+        structure: Structural inputs of each node, `(R, N, S)`.
+        inputs: Sums the rows of the first layer's weights, R·(width+1) → R·Q.
+        spread: Copies the output of each kind to its nodes, R·Q → R·N.
+        closed: Sums over a node and its neighbours, R·N → R·N.
+        pool: Sums over the nodes of each graph, R·N → R·G.
+        target: Class of each graph, `(R, G)`.
+        graph_weight: 1/n for the n graphs of an agent, 0 for padding, `(R, G)`.
+        label_weight: −`graph_weight` at the class of a graph, 0 elsewhere, `(R, G, classes)`.
+        motifs: Sums over the graphs that contain each motif, R·G → M; the motifs of all agents
+            follow one another.
+        motif_weight: 1/(number of graphs that contain the motif), `(M,)`.
+        motif_rows: Sums over the motifs of each agent, M → R.
+        entries: Where a mini-batch has only some of the agents' motifs: the number of each of them
+            among all.
+        distinct: The distinct nodes of each layer, for passes without dropout.
     """
 
     rows: int
@@ -135,20 +162,24 @@ class Batch:
     motif_weight: Tensor
     motif_rows: BagSum
     entries: Tensor | None = None
-    still: Still | None = None
+    distinct: DistinctNodes | None = None
 
-    def of_motifs(self, values: Tensor) -> Tensor:
-        """Pick, from what all motifs of the agents have, what the motifs of the batch have."""
+    def select_motifs(self, values: Tensor) -> Tensor:
+        """Select from the values of all the agents' motifs those of the motifs in this batch."""
         return values if self.entries is None else values.index_select(0, self.entries)
 
 
 def collate(
     shards: Sequence[Shard], device: torch.device, dtype: torch.dtype, *, layers: int = 0
 ) -> Batch:
-    """Stack shards, one for each agent; an empty shard gives a row of padding.
+    """Stack the shards of R agents into one batch; an empty shard gives a row of padding.
 
-    With `layers` (of a model whose layers sum over closed neighbourhoods) the batch is prepared to
-    be read without dropout, too.
+    Args:
+        shards: The graphs of each agent.
+        device: Where the tensors of the batch are stored.
+        dtype: Type of its floating-point tensors.
+        layers: Number of layers of a model that sums over closed neighbourhoods: the batch then
+            has `distinct`, for passes without dropout.
     """
     R = len(shards)
     N = max(len(s.graphs.degree) for s in shards)
@@ -198,23 +229,23 @@ def collate(
             sparse.csr_array(_selection(np.repeat(np.arange(R), number), R).T.tocsr()),
             device,
         ),
-        still=_still(shards, layers, device, dtype),
+        distinct=_distinct_nodes(shards, layers, device, dtype),
     )
 
 
-def _still(
+def _distinct_nodes(
     shards: Sequence[Shard], layers: int, device: torch.device, dtype: torch.dtype
-) -> Still | None:
-    """Refine kinds of nodes layer by layer; None where most nodes soon are one of a kind."""
+) -> DistinctNodes | None:
+    """Refine kinds of nodes layer by layer; None if most nodes become distinct."""
     kind = [s.kind for s in shards]
     size = [s.kinds.shape[0] for s in shards]
     levels: list[Bags] = []
     for _ in range(layers - 1):
-        looks = [_looks(s, k, n) for s, k, n in zip(shards, kind, size, strict=True)]
-        distinct = [_distinct_rows(look) for look in looks]
+        counts = [_kind_counts(s, k, n) for s, k, n in zip(shards, kind, size, strict=True)]
+        distinct = [_distinct_rows(count) for count in counts]
         rows, kind = [r for r, _ in distinct], [k for _, k in distinct]
         new = [r.shape[0] for r in rows]
-        if sum(new) > PAYS * sum(len(k) for k in kind):
+        if sum(new) > MOST_DISTINCT * sum(len(k) for k in kind):
             break
         levels.append(Bags.of(_stacked(rows, max(new), max(size)), device, dtype))
         size = new
@@ -225,24 +256,24 @@ def _still(
         _selection(s.graphs.node_graph, len(s)).T @ _selection(k, n)
         for s, k, n in zip(shards, kind, size, strict=True)
     ]
-    return Still(tuple(levels), Bags.of(_stacked(pool, graphs, max(size)), device, dtype))
+    return DistinctNodes(tuple(levels), Bags.of(_stacked(pool, graphs, max(size)), device, dtype))
 
 
-def _looks(shard: Shard, kind: Ints, kinds: int) -> sparse.csr_array:
-    """Count, around every node, how often each kind occurs."""
-    looks = sparse.csr_array(closed_neighbourhoods(shard.graphs) @ _selection(kind, kinds))
-    looks.sort_indices()
-    return looks
+def _kind_counts(shard: Shard, kind: Ints, kinds: int) -> sparse.csr_array:
+    """Count how often each kind occurs in each closed neighbourhood, `(nodes, kinds)`."""
+    counts = sparse.csr_array(closed_neighbourhoods(shard.graphs) @ _selection(kind, kinds))
+    counts.sort_indices()
+    return counts
 
 
 def _selection(column: Ints, columns: int) -> sparse.csr_array:
-    """Return the matrix whose row k has its single one in `column[k]`."""
+    """Return the 0/1 matrix whose row k has a single 1, in `column[k]`."""
     n = len(column)
     return sparse.csr_array((np.ones(n, np.float32), column, np.arange(n + 1)), shape=(n, columns))
 
 
 def _stacked(blocks: Sequence[sparse.sparray], height: int, width: int) -> sparse.csr_array:
-    """Put blocks on the diagonal, each padded to `height` × `width`."""
+    """Return the block-diagonal matrix of blocks padded to `height` × `width`."""
     padded = []
     for block in blocks:
         grown = sparse.csr_array(block)
@@ -256,8 +287,8 @@ def _wide(block: sparse.sparray, width: int) -> sparse.csr_array:
 
 
 def _distinct_rows(matrix: sparse.csr_array) -> tuple[sparse.csr_array, Ints]:
-    """Return the distinct rows in order of first occurrence and, for each row, which it is."""
-    # As integers, values are told apart to the bit.
+    """Return the distinct rows in order of first occurrence, and the number of each row."""
+    # Compared as integers: rows are equal only if they are bit-identical.
     bits = matrix.data.view(f"i{matrix.data.itemsize}")
     kind, first = number_sparse_rows(matrix.indptr, matrix.indices, bits)
     return sparse.csr_array(matrix[first]), kind

@@ -1,4 +1,4 @@
-"""What was made last of some graphs, for as long as the very same graphs are asked for."""
+"""One-entry cache keyed by the identity of a GraphSet's arrays."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from motifair.graphs.graph_set import GraphSet
 T = TypeVar("T")
 
 
-class Last(Generic[T]):
-    """Keeps one thing that takes long to make of graphs.
+class GraphCache(Generic[T]):
+    """Cache of the last value computed from a `GraphSet`.
 
     Splits of a dataset whose edges are not rewired share their arrays, and so do the runs of a
-    study: what was made for the first of them serves all. (Arrays cannot be keys of a cache of
-    `functools`; that they are the very same is all that is asked here.)
+    study: the value computed for the first of them serves all. (`functools.cache` cannot be used:
+    arrays are not hashable, and here they need only be compared by identity.)
 
-    >>> graphs, made = GraphSet.build("g", [2], [[0, 1]], [0]), Last[int]()
-    >>> made.of(graphs, "nodes", lambda: 2), made.of(graphs, "nodes", lambda: 3)
+    >>> graphs, cache = GraphSet.build("g", [2], [[0, 1]], [0]), GraphCache[int]()
+    >>> cache.get(graphs, "nodes", lambda: 2), cache.get(graphs, "nodes", lambda: 3)
     (2, 2)
-    >>> made.of(graphs, "edges", lambda: 1)
+    >>> cache.get(graphs, "edges", lambda: 1)
     1
     """
 
     def __init__(self) -> None:
-        self.kept: tuple[tuple[object, ...], object, T] | None = None
+        self.entry: tuple[tuple[object, ...], object, T] | None = None
 
-    def of(self, graphs: GraphSet, how: object, make: Callable[[], T]) -> T:
-        """Return what `make` made last, if that was of the same arrays and in the same way."""
+    def get(self, graphs: GraphSet, settings: object, compute: Callable[[], T]) -> T:
+        """Return the cached value, computed anew unless arrays and settings are the same."""
         arrays = (graphs.node_start, graphs.neighbour, graphs.node_label, graphs.edge_label)
         if (
-            self.kept is None
-            or self.kept[1] != how
-            or any(a is not b for a, b in zip(arrays, self.kept[0], strict=True))
+            self.entry is None
+            or self.entry[1] != settings
+            or any(a is not b for a, b in zip(arrays, self.entry[0], strict=True))
         ):
-            self.kept = arrays, how, make()
-        return self.kept[2]
+            self.entry = arrays, settings, compute()
+        return self.entry[2]

@@ -1,4 +1,4 @@
-"""A user's own graph objects: PyG `Data` or NetworkX graphs."""
+"""Convert PyG `Data` objects and NetworkX graphs to a `GraphSet`."""
 
 from __future__ import annotations
 
@@ -13,12 +13,23 @@ from motifair.graphs.graph_set import GraphSet, lost_edges, whole_numbers
 
 
 def from_objects(name: str, graphs: Sequence[Any]) -> GraphSet:
-    """Build a `GraphSet` from PyG `Data` objects or NetworkX graphs (all of one kind).
+    """Build a `GraphSet` from PyG `Data` objects or NetworkX graphs.
 
-    A PyG graph needs `y`; `x` is taken as node attributes, or as node labels when it is one-hot;
-    a one-hot `edge_attr` is taken as edge labels. A NetworkX graph needs the graph attribute `y`;
+    A PyG graph needs `y`; `x` is read as node attributes, and as node labels if it is one-hot;
+    a one-hot `edge_attr` is read as edge labels. A NetworkX graph needs the graph attribute `y`;
     the node attribute `label`, the edge attribute `label` and the node attribute `x` (a list of
-    numbers) are taken where every node or edge has them. What else there is, is named in `ignored`.
+    numbers) are read if every node or edge has them.
+
+    Args:
+        name: Name of the dataset, used in results and error messages.
+        graphs: Graphs of one of the two types.
+
+    Returns:
+        The graphs, with all data that was not read named in `ignored`.
+
+    Raises:
+        MotifairError: If a graph has no class, or classes, labels or attributes that cannot be
+            used; the sentence names the graph.
 
     >>> triangle = nx.cycle_graph(3, create_using=nx.Graph)
     >>> triangle.graph["y"] = 0
@@ -33,12 +44,12 @@ def from_objects(name: str, graphs: Sequence[Any]) -> GraphSet:
     values, target = np.unique([p["y"] for p in parts], return_inverse=True)
 
     def join(key: str) -> np.ndarray | None:
-        found = [p[key] for p in parts]
-        if any(f is None for f in found):
+        arrays = [p[key] for p in parts]
+        if any(a is None for a in arrays):
             return None
-        if len({f.shape[1:] for f in found}) > 1:
+        if len({a.shape[1:] for a in arrays}) > 1:
             raise MotifairError(f"The graphs of {name} differ in their number of attributes.")
-        return np.concatenate(found)
+        return np.concatenate(arrays)
 
     def numbered(key: str) -> np.ndarray:
         return np.concatenate([p[key] + k for p, k in zip(parts, shift, strict=True)])
@@ -55,7 +66,7 @@ def from_objects(name: str, graphs: Sequence[Any]) -> GraphSet:
     )
 
 
-# Data that is read where it can be: its place in a `GraphSet`, and why it may not be read.
+# Optional data: its field in a `GraphSet`, and the reason if it could not be read.
 _READ = {
     "x": ("attribute", "some graphs have none"),
     "edge_attr": ("edge_label", "read only where it is one-hot"),
@@ -66,7 +77,7 @@ _READ = {
 
 
 def _unused(parts: Sequence[dict[str, Any]], joined: dict[str, Any]) -> Iterator[str]:
-    """Name the data of nodes, edges and graphs that is not read."""
+    """Name the data of nodes, edges and graphs that was not read."""
     for key in dict.fromkeys(key for p in parts for key in p["data"]):
         field, reason = _READ.get(key, ("", ""))
         if joined.get(field) is None:
@@ -98,7 +109,7 @@ def _pyg(name: str, number: int, graph: Any) -> dict[str, Any]:
     _within(name, number, edges, nodes)
     x = None if graph.x is None else _columns(as_array(graph.x))
     edge_attr = None if graph.edge_attr is None else as_array(graph.edge_attr)
-    # A graph without edges says nothing about edge labels, so it does not take them from others.
+    # A graph without edges has no edge labels, which must not drop those of other graphs.
     edge_label = one_hot(edge_attr) if len(edges) else np.zeros(0, np.int64)
     edges = edges.reshape(-1, 2)
     known = {"edge_index", "y", "num_nodes", "batch", "ptr"}
@@ -129,7 +140,7 @@ def _networkx(name: str, number: int, graph: nx.Graph[Any]) -> dict[str, Any]:
     edge_data = [d for _, _, d in graph.edges(data=True)]
     node_label, x = read(node_data, "label"), read(node_data, "x")
     edge_label = read(edge_data, "label") if edge_data else np.zeros(0, np.int64)
-    defaults = {"node_default", "edge_default"}  # GraphML's own
+    defaults = {"node_default", "edge_default"}  # added by NetworkX's GraphML reader
     data = [f"{key} of nodes" for attributes in node_data for key in attributes]
     data += [f"{key} of edges" for attributes in edge_data for key in attributes]
     data += [f"{key} of graphs" for key in graph.graph if key not in {"y", *defaults}]
@@ -146,12 +157,12 @@ def _networkx(name: str, number: int, graph: nx.Graph[Any]) -> dict[str, Any]:
 
 
 def as_array(value: Any) -> np.ndarray:
-    """Return a tensor (wherever it is, and whether it was trained on) or numbers as an array."""
+    """Convert a tensor (on any device, with or without gradient) or numbers to an array."""
     return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
 
 
 def _class(name: str, number: int, y: Any) -> int:
-    """Return the class of a graph; refuse several, and what is no whole number."""
+    """Return the class of a graph; raise unless it is a single whole number."""
     values = as_array(y)
     if values.size != 1:
         shown = f"y of shape {values.shape}"
@@ -167,12 +178,12 @@ def _class(name: str, number: int, y: Any) -> int:
 
 
 def _labels(values: np.ndarray) -> np.ndarray:
-    """Return labels as integers, also numbers written as text; refuse what is not whole."""
+    """Convert labels, also numbers as text, to integers; raise unless they are whole numbers."""
     return values.astype(np.int64) if values.dtype.kind == "U" else whole_numbers(values)
 
 
 def _columns(values: np.ndarray) -> np.ndarray:
-    """Return attributes as rows; a bare number for each node is one column."""
+    """Return attributes as `(nodes, width)`; a single number per node becomes one column."""
     rows = values.astype(float)
     if rows.ndim > 2:
         raise ValueError(f"x has {rows.ndim} dimensions")
@@ -180,7 +191,7 @@ def _columns(values: np.ndarray) -> np.ndarray:
 
 
 def one_hot(rows: np.ndarray | None) -> np.ndarray | None:
-    """Return the position of the one in each row, if every row is one-hot."""
+    """Return the position of the 1 in each row if every row is one-hot, else None."""
     if rows is None or rows.ndim != 2:
         return None
     hot = ((rows == 0) | (rows == 1)).all() and (rows.sum(axis=1) == 1).all()

@@ -1,4 +1,4 @@
-"""A dataset: graphs, and (where it is known) which agent holds which."""
+"""Load a dataset: graphs and, where it is given, which agent holds which graph."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ Objects = Sequence[Any] | Mapping[str, Sequence[Any]]
 
 @dataclass(frozen=True)
 class Source:
-    """What one agent's graphs are, before they are joined to those of the others.
+    """Metadata of one agent's graphs before they are joined to those of the other agents.
 
-    `schema` names the published dataset they come from, or is `OWN`: node labels, attributes and
-    classes mean the same only within one schema. Agents' own graphs are taken to share one.
+    `schema` is the name of the published dataset they come from, or `OWN`: node labels, attributes
+    and classes have the same meaning only within one schema. All graphs given by path or as objects
+    are assumed to share one. `attributes` is the number of node attributes.
     """
 
     schema: str
@@ -39,9 +40,14 @@ class Source:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Graphs; with `owner`, the agent (an index into `owners`) that holds each graph.
+    """Graphs and, where it is given, the agent that holds each of them.
 
-    `sources` says of each agent what it brought, where agents brought their own datasets.
+    Attributes:
+        graphs: All graphs.
+        owner: Index into `owners` of the agent that holds each graph, or None.
+        owners: Names of the agents.
+        roles: Role of each agent of the `planted` dataset.
+        sources: Metadata of each agent's graphs, where each agent has its own dataset.
     """
 
     graphs: GraphSet
@@ -52,24 +58,35 @@ class Dataset:
 
     @property
     def name(self) -> str:
-        """The name under which results are filed."""
+        """Name of the dataset, used in results."""
         return self.graphs.name
 
     @property
     def schemas(self) -> tuple[str, ...]:
-        """The different schemas of the agents' graphs, sorted."""
+        """Distinct schemas of the agents' graphs, sorted."""
         return tuple(sorted({source.schema for source in self.sources}))
 
 
 def load_dataset(
     dataset: str | Objects, *, agents: int, seed: int, data_dir: Path | None = None
 ) -> Dataset:
-    """Load by name or path, or take the user's own objects.
+    """Load a dataset by name or path, or convert graph objects.
 
-    `planted` is generated from `seed` for `agents` agents; `twitter-like`, too, is generated, but
-    is the same whatever the seed, as a file would be. Several names or paths joined by commas, or
-    a mapping from agent to graphs, give each agent its own dataset: the classes of graphs given by
-    path or as objects are joined by value, those of different published datasets by position.
+    Args:
+        dataset: The name of a TU dataset, the path of a TU folder or zip, `planted`,
+            `twitter-like`, or a list of PyG or NetworkX graphs. Several names or paths joined by
+            commas, or a mapping from agent to graphs, give each agent its own dataset: the classes
+            of graphs given by path or as objects are matched by value, those of different published
+            datasets by position.
+        agents: Number of agents of `planted`; other datasets do not depend on it.
+        seed: Seed of `planted`; `twitter-like` always has the same graphs.
+        data_dir: Folder with TU datasets, by default `$MOTIFAIR_DATA`.
+
+    Raises:
+        MotifairError: If there is no such dataset, or its graphs cannot be used.
+
+    >>> load_dataset("planted", agents=2, seed=0).graphs
+    GraphSet(planted: 240 graphs, 2 classes)
     """
     if not isinstance(dataset, str):
         return _from_memory(dataset)
@@ -82,7 +99,7 @@ def load_dataset(
 
 
 def agent_names(agents: int) -> tuple[str, ...]:
-    """Name agents so that their order by name is their order by number.
+    """Return names of agents whose alphabetical order is their numerical order.
 
     >>> agent_names(3)
     ('agent-00', 'agent-01', 'agent-02')
@@ -129,7 +146,7 @@ def _joined(parts: list[str], data_dir: Path | None) -> Dataset:
 
 
 def _schema(part: str, graphs: GraphSet) -> str:
-    """A name stands for a published dataset, a path for the user's own graphs, unless known."""
+    """Return the name of a published dataset, or `OWN` for a path to any other graphs."""
     own = graphs.name not in {*KNOWN, TWITTER_LIKE} and Path(part).expanduser().exists()
     return OWN if own else graphs.name
 
@@ -150,16 +167,16 @@ def _owned(agents: Sequence[str], held: Sequence[GraphSet], schemas: Sequence[st
 
 
 def _dropped(joined: GraphSet, names: Sequence[str], sets: Sequence[GraphSet]) -> Iterator[str]:
-    """Name what some agents have and joining dropped, since not all have it alike."""
+    """Name the labels and attributes of some agents that were dropped as not all have them."""
     fields = {
         "node_label": "node labels",
         "attribute": "node attributes",
         "edge_label": "edge labels",
     }
     for field, words in fields.items():
-        having = [n for n, s in zip(names, sets, strict=True) if getattr(s, field) is not None]
-        if having and getattr(joined, field) is None:
-            yield f"{words} of {', '.join(having)}"
+        holders = [n for n, s in zip(names, sets, strict=True) if getattr(s, field) is not None]
+        if holders and getattr(joined, field) is None:
+            yield f"{words} of {', '.join(holders)}"
 
 
 def _source(graphs: GraphSet, schema: str) -> Source:
@@ -168,11 +185,11 @@ def _source(graphs: GraphSet, schema: str) -> Source:
 
 
 def _by_position(sets: Sequence[GraphSet], sources: Sequence[Source]) -> list[GraphSet]:
-    """Call classes by their number within their schema: across schemas values mean nothing."""
+    """Number classes within their schema: values of different schemas are not comparable."""
     numbered = []
     for graphs, source in zip(sets, sources, strict=True):
-        alike = [s.class_values for s in sources if s.schema == source.schema]
-        values = sorted({value for one in alike for value in one})
+        same_schema = [s.class_values for s in sources if s.schema == source.schema]
+        values = sorted({value for one in same_schema for value in one})
         target = graphs.numbered(values)
         numbered.append(replace(graphs, target=target, class_values=tuple(range(len(values)))))
     return numbered

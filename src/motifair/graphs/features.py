@@ -1,4 +1,4 @@
-"""What a node looks like to the model: one-hot label, one-hot degree, or attributes."""
+"""Node inputs of the model: one-hot labels, one-hot degrees, or attributes."""
 
 from __future__ import annotations
 
@@ -9,16 +9,21 @@ from scipy import sparse
 
 from motifair.errors import MotifairError
 from motifair.graphs.graph_set import GraphSet, Ints
-from motifair.graphs.kernels import returns
+from motifair.graphs.kernels import return_probabilities
 
 
 @dataclass(frozen=True)
 class Features:
-    """An encoding that all agents agree on: `kind`, and the values that have a column.
+    """An encoding of nodes that all agents share.
 
-    For labels the columns are the labels of the whole dataset (its schema); for degrees they are
-    0 to the largest degree in training graphs, and larger ones count as that. Attributes are
-    scaled by mean and standard deviation over the training graphs.
+    Attributes:
+        kind: `label`, `degree` or `attributes`.
+        width: Number of inputs of a node.
+        columns: The label of each column, those of the whole dataset; for labels only.
+        mean: Mean of each attribute over the training graphs; for attributes only.
+        scale: Its standard deviation, or 1 where that is 0.
+
+    Degrees have the columns 0 to the largest degree in training graphs; larger ones share the last.
     """
 
     kind: str
@@ -28,7 +33,7 @@ class Features:
     scale: np.ndarray | None = None
 
     def encode(self, graphs: GraphSet) -> sparse.csr_array:
-        """Return the sparse `(nodes, width)` input; it is never made dense."""
+        """Return the inputs of all nodes, sparse `(nodes, width)`."""
         nodes = len(graphs.degree)
         if self.kind == "attributes":
             assert graphs.attribute is not None
@@ -47,7 +52,18 @@ class Features:
 
 
 def fit_features(graphs: GraphSet, train: Ints, kind: str) -> Features:
-    """Choose columns for what `resolve_features` makes of `kind`."""
+    """Fit an encoding of nodes.
+
+    Args:
+        graphs: The whole dataset, whose labels have a column each.
+        train: The training graphs, from which degrees, means and deviations are taken.
+        kind: `label`, `degree`, `attributes`, or `auto` (see `resolve_features`).
+
+    >>> pair = GraphSet.build("pair", [1, 1], [], [0, 1], node_label=[0, 6])
+    >>> features = fit_features(pair, np.arange(2), "auto")
+    >>> features.kind, features.encode(pair).toarray().tolist()
+    ('label', [[1.0, 0.0], [0.0, 1.0]])
+    """
     kind = resolve_features(graphs, kind)
     if kind == "label":
         columns = np.unique(graphs.node_label)  # type: ignore[arg-type]
@@ -64,9 +80,10 @@ def fit_features(graphs: GraphSet, train: Ints, kind: str) -> Features:
 
 
 def resolve_features(graphs: GraphSet, kind: str) -> str:
-    """Turn `auto` into what the graphs have: labels, else attributes, else degrees.
+    """Replace `auto` by what the graphs have: `label`, else `attributes`, else `degree`.
 
-    What they do not have is refused, and so are attributes that are not finite.
+    Raises:
+        MotifairError: If the graphs do not have these features, or have NaN or infinite attributes.
     """
     missing = {"label": graphs.node_label is None, "attributes": graphs.attribute is None}
     if kind == "auto":
@@ -85,7 +102,7 @@ def resolve_features(graphs: GraphSet, kind: str) -> str:
 
 
 def motif_labels(graphs: GraphSet, kind: str) -> Ints:
-    """Return the node label that motifs are made of: the node's own, else its degree."""
+    """Return the node labels used in motifs: the graphs' own, or degrees."""
     if graphs.node_label is None or kind == "degree":
         return graphs.degree
     return graphs.node_label
@@ -98,11 +115,14 @@ DEGREES = 16
 def structure_inputs(graphs: GraphSet) -> np.ndarray:
     """Return the structural inputs of FedStar, `(nodes, WALKS + DEGREES)`.
 
-    First the chance that a random walk is back at its node after 1..WALKS steps, diag((A·Deg⁻¹)^k)
-    with nothing coming from an isolated node; then the one-hot degree, cut to 1..DEGREES.
+    First the probability that a random walk is back at its node after 1..WALKS steps,
+    diag((A·Deg⁻¹)^k), which is 0 for an isolated node; then the one-hot degree, clipped to
+    1..DEGREES.
     """
     nodes = len(graphs.degree)
-    found = np.zeros((nodes, WALKS + DEGREES))
-    found[np.arange(nodes), WALKS + graphs.degree.clip(1, DEGREES) - 1] = 1.0
-    found[:, :WALKS] = returns(graphs.edge_start, graphs.neighbour, graphs.degree, WALKS)
-    return found
+    inputs = np.zeros((nodes, WALKS + DEGREES))
+    inputs[np.arange(nodes), WALKS + graphs.degree.clip(1, DEGREES) - 1] = 1.0
+    inputs[:, :WALKS] = return_probabilities(
+        graphs.edge_start, graphs.neighbour, graphs.degree, WALKS
+    )
+    return inputs

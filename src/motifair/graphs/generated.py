@@ -1,8 +1,8 @@
-"""`twitter-like`: very many very small graphs, generated.
+"""`twitter-like`: a generated dataset of 144,033 graphs with four nodes on average.
 
-A stand-in for TWITTER-Real-Graph-Partial, which this project cannot redistribute, with its
+A substitute for TWITTER-Real-Graph-Partial, which this project cannot redistribute, with the same
 published statistics: number of graphs, mean nodes, mean edges, node labels, classes. Nothing else
-is taken from it, so accuracies on the one say nothing about the other; times and memory do.
+is copied from it: run time and memory are comparable, accuracies are not.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ TWITTER_LIKE = "twitter-like"
 GRAPHS, MEAN_NODES, MEAN_EDGES, LABELS = 144_033, 4.03, 4.98, 1_323
 SIZES = np.arange(2, 9)
 SIZE_SHARES = (0.10, 0.27, 0.32, 0.18, 0.09, 0.03, 0.01)
-TILT = 0.25  # how far a label's frequency differs between the classes
+TILT = 0.25  # standard deviation of the log ratio of a label's frequency in a class to the mean
 
 
 def twitter_like(seed: int = 0) -> GraphSet:
-    """Generate the graphs: connected, of 2 to 8 nodes, of two classes as large as each other.
+    """Generate connected graphs of 2 to 8 nodes, in two classes of equal size.
 
-    Labels are as frequent as Zipf's law has it; a graph's class tilts the frequencies of its
-    labels, which tells the classes apart about two times out of three.
+    Label frequencies follow Zipf's law and depend on the class of the graph; the best classifier
+    is right in about two of three cases.
     """
     rng = np.random.default_rng(seed)
     drawn = rng.choice(SIZES, size=GRAPHS, p=SIZE_SHARES)
@@ -41,7 +41,7 @@ def twitter_like(seed: int = 0) -> GraphSet:
 
 
 def _with_sum(counts: Ints, total: int, least: Ints, most: Ints, rng: np.random.Generator) -> Ints:
-    """Change random counts by one, within their limits, until they add up to `total`."""
+    """Change random counts by one, within their limits, until they sum to `total`."""
     counts = counts.copy()
     while missing := total - int(counts.sum()):
         room = np.flatnonzero(counts < most if missing > 0 else counts > least)
@@ -50,10 +50,10 @@ def _with_sum(counts: Ints, total: int, least: Ints, most: Ints, rng: np.random.
 
 
 def _edges(nodes: Ints, edges: Ints, rng: np.random.Generator) -> Ints:
-    """Draw the edges of every graph: first those of a random tree, then any other pairs."""
+    """Draw the edges of every graph: a random spanning tree, then other random pairs."""
     first = np.repeat(np.cumsum(nodes) - nodes, nodes)
-    place = ranges(np.zeros_like(nodes), nodes)  # of each node in its graph
-    # Every pair once: a node with each of those before it in its graph.
+    place = ranges(np.zeros_like(nodes), nodes)  # position of each node in its graph
+    # Every pair once: a node with each earlier node of its graph.
     high = np.repeat(np.arange(len(place)), place)
     low = ranges(first, place)
     parent = first + (rng.random(len(place)) * place).astype(np.int64)
@@ -65,7 +65,7 @@ def _edges(nodes: Ints, edges: Ints, rng: np.random.Generator) -> Ints:
 
 
 def _labels(target: Ints, rng: np.random.Generator) -> Ints:
-    """Draw the label of every node, given the class of its graph; every label occurs."""
+    """Draw the label of every node given the class of its graph; every label occurs."""
     lean = TILT * rng.standard_normal(LABELS)
     labels = np.empty(len(target), dtype=np.int64)
     for c, sign in enumerate((-1, 1)):

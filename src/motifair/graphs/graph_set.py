@@ -1,4 +1,4 @@
-"""`GraphSet`: many undirected graphs in a few flat arrays."""
+"""`GraphSet`: a set of undirected graphs, stored in flat arrays."""
 
 from __future__ import annotations
 
@@ -18,13 +18,28 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class GraphSet:
-    """Undirected graphs without loops or repeated edges, one after another.
+    """A set of undirected graphs without self-loops or repeated edges.
 
-    Graph g holds the nodes `node_start[g]:node_start[g+1]`; the neighbours of node v, numbered
-    within the whole set and sorted, are `neighbour[edge_start[v]:edge_start[v+1]]`, so every edge
-    stands twice. `target` is the class of each graph, `0..classes-1`, and `class_values` are the
-    classes as the source of the graphs calls them, in ascending order. `ignored` names what the
-    source has and a `GraphSet` cannot hold.
+    Make one with `GraphSet.build`, `motifair.graphs.convert.from_objects` (PyG, NetworkX) or
+    `motifair.graphs.read.read_graphs` (files).
+
+    Attributes:
+        name: Name of the dataset, used in results and error messages.
+        node_start: Graph g has the nodes `node_start[g]:node_start[g+1]`, `(graphs + 1,)`.
+        edge_start: Node v has the neighbours `neighbour[edge_start[v]:edge_start[v+1]]`,
+            `(nodes + 1,)`.
+        neighbour: Neighbours of each node, numbered within the whole set and sorted; every edge
+            is stored in both directions, `(2·edges,)`.
+        target: Class of each graph, `0..classes-1`, `(graphs,)`.
+        class_values: The classes as they are called in the source, in ascending order.
+        node_label: Label of each node, `(nodes,)`, or None.
+        edge_label: Label of each entry of `neighbour`, or None.
+        attribute: Attributes of each node, `(nodes, width)`, or None.
+        ignored: What the source has and a `GraphSet` cannot represent, in words.
+
+    >>> graphs = GraphSet.build("two", nodes=[3, 2], edges=[[0, 1], [1, 2], [3, 4]], target=[0, 1])
+    >>> graphs, graphs.nodes.tolist(), graphs.edges.tolist()
+    (GraphSet(two: 2 graphs, 2 classes), [3, 2], [2, 1])
     """
 
     name: str
@@ -52,11 +67,25 @@ class GraphSet:
         attribute: ArrayLike | None = None,
         ignored: Sequence[str] = (),
     ) -> GraphSet:
-        """Build from the node count of each graph and an `(E, 2)` list of edges.
+        """Build from the number of nodes of each graph and a list of edges.
 
-        Edges number nodes within the whole set. Loops are dropped, repeated edges and both
-        directions of one edge are merged (the first edge label wins). Without `class_values`
-        classes are called by their number.
+        Self-loops are dropped; repeated edges and the two directions of an edge are merged (the
+        first edge label is kept).
+
+        Args:
+            name: Name of the dataset.
+            nodes: Number of nodes of each graph, `(graphs,)`.
+            edges: Pairs of nodes, numbered within the whole set, `(E, 2)`.
+            target: Class of each graph, `0..classes-1`, `(graphs,)`.
+            class_values: Names of the classes, by default their numbers.
+            node_label: Label of each node, `(nodes,)`.
+            edge_label: Label of each of the listed edges, `(E,)`.
+            attribute: Attributes of each node, `(nodes, width)`.
+            ignored: What the source has and is not represented, in words.
+
+        Raises:
+            MotifairError: If lengths do not match, a graph has no node, or an edge joins nodes that
+                do not exist or belong to two graphs.
 
         >>> edges = [[0, 1], [1, 0], [1, 2], [2, 2]]
         >>> path = GraphSet.build("path", nodes=[3], edges=edges, target=[0])
@@ -98,32 +127,32 @@ class GraphSet:
 
     @property
     def nodes(self) -> Ints:
-        """Nodes of each graph."""
+        """Number of nodes of each graph, `(graphs,)`."""
         return np.diff(self.node_start)
 
     @cached_property
     def degree(self) -> Ints:
-        """Degree of each node."""
+        """Degree of each node, `(nodes,)`."""
         return np.diff(self.edge_start)
 
     @property
     def edges(self) -> Ints:
-        """Undirected edges of each graph."""
+        """Number of undirected edges of each graph, `(graphs,)`."""
         return np.diff(self.edge_start[self.node_start]) // 2
 
     @cached_property
     def node_graph(self) -> Ints:
-        """Graph of each node."""
+        """Number of the graph that each node belongs to, `(nodes,)`."""
         return np.repeat(np.arange(len(self)), self.nodes)
 
     def edge_list(self) -> tuple[Ints, Ints]:
-        """Return `(E, 2)` edges with first < second, and their positions in `neighbour`."""
+        """Return every edge once, `(E, 2)` with first < second, and its index in `neighbour`."""
         source = np.repeat(np.arange(len(self.degree)), self.degree)
         once = np.flatnonzero(source < self.neighbour)
         return np.stack([source[once], self.neighbour[once]], axis=1), once
 
     def with_edges(self, edges: ArrayLike, edge_label: ArrayLike | None) -> GraphSet:
-        """Return the same graphs with other edges.
+        """Return the same graphs with other edges, given as in `build`.
 
         >>> pair = GraphSet.build("pair", nodes=[2, 2], edges=[[0, 1]], target=[0, 1])
         >>> pair.with_edges([[2, 3]], None).degree.tolist()
@@ -142,7 +171,7 @@ class GraphSet:
         )
 
     def select(self, graphs: ArrayLike) -> GraphSet:
-        """Return the given graphs, in the given order."""
+        """Return the graphs with the given numbers, in the given order."""
         chosen = np.asarray(graphs, dtype=np.int64)
         node_start = _starts(self.nodes[chosen])
         nodes = ranges(self.node_start[chosen], self.nodes[chosen])
@@ -162,9 +191,9 @@ class GraphSet:
 
     @classmethod
     def concatenate(cls, name: str, sets: Sequence[GraphSet]) -> GraphSet:
-        """Put sets one after another; what not all of them have is dropped.
+        """Concatenate sets; labels and attributes that not all of them have are dropped.
 
-        Classes are joined by what they are called: those of the result are the union.
+        Classes are matched by `class_values`; those of the result are the union.
 
         >>> first = GraphSet.build("a", [1, 1], [], [0, 1], class_values=[0, 2])
         >>> second = GraphSet.build("b", [1, 1], [], [0, 1], class_values=[1, 2])
@@ -197,11 +226,11 @@ class GraphSet:
         )
 
     def numbered(self, class_values: Sequence[int]) -> Ints:
-        """Return `target` as it is among other classes, which include those of these graphs."""
+        """Return the index of each graph's class in `class_values`, which contains all classes."""
         return np.searchsorted(class_values, self.class_values)[self.target]
 
     def digest(self) -> str:
-        """Return the SHA-256 of structure, labels and classes (attributes do not count)."""
+        """Return the SHA-256 of structure, labels and classes, without attributes."""
         sha = hashlib.sha256()
         for part in (self.node_start, self.edge_start, self.neighbour, self.target):
             sha.update(np.ascontiguousarray(part, dtype="<i8").tobytes())
@@ -222,9 +251,9 @@ def ranges(start: Ints, length: Ints) -> Ints:
 
 
 def lost_edges(pairs: Ints, nodes: int) -> list[str]:
-    """Name what undirected graphs without loops and repetitions do not keep of listed edges.
+    """Name what is lost when listed edges become undirected and simple.
 
-    An edge without a direction is listed in both.
+    An undirected edge is listed in both directions.
 
     >>> lost_edges(np.array([[0, 1], [1, 0]]), 2), lost_edges(np.array([[0, 1], [1, 1]]), 2)
     ([], ['direction of edges', 'self-loops'])
@@ -241,7 +270,7 @@ def lost_edges(pairs: Ints, nodes: int) -> list[str]:
 
 
 def whole_numbers(values: ArrayLike) -> Ints:
-    """Return values as integers, and raise ValueError where one is not whole.
+    """Convert values to integers; raise ValueError unless all are whole numbers.
 
     >>> whole_numbers([1.0, 2.0]).tolist()
     [1, 2]
@@ -258,7 +287,7 @@ def _starts(count: Ints) -> Ints:
 
 
 def _both_ways(pairs: Ints, labels: Ints | None, nodes: int) -> tuple[Ints, Ints | None]:
-    """Drop loops and repetitions, list every edge in both directions, sort."""
+    """Drop self-loops and repetitions, list every edge in both directions, sort."""
     keep = pairs[:, 0] != pairs[:, 1]
     low, high = pairs[keep].min(axis=1), pairs[keep].max(axis=1)
     code, first = np.unique(low * nodes + high, return_index=True)
@@ -281,7 +310,7 @@ def _check(
     edge_label: ArrayLike | None,
     attribute: ArrayLike | None,
 ) -> None:
-    """Refuse content no learner could use, naming what to mend."""
+    """Raise unless lengths match, every graph has a node, and edges stay within graphs."""
     total = int(node_start[-1])
     if len(target) != len(node_start) - 1:
         raise MotifairError(

@@ -1,4 +1,4 @@
-"""What of the graphs a run uses, and what it ignores."""
+"""Which data of the graphs a run uses, and which it ignores."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from motifair.graphs.convert import one_hot
 from motifair.graphs.dataset import Dataset, Source
 from motifair.graphs.features import resolve_features
 from motifair.graphs.graph_set import GraphSet
-from motifair.graphs.read import listed
+from motifair.graphs.read import format_values
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What of the graphs is used, and what is ignored, in words."""
+    """The data of the graphs that is used and that is ignored, in words."""
 
     uses: tuple[str, ...]
     ignores: tuple[str, ...]
@@ -27,12 +27,12 @@ class Inputs:
         return f"Using {', '.join(self.uses)}{ignoring}."
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain lists."""
+        """Return the words as lists."""
         return {key: list(words) for key, words in asdict(self).items()}
 
 
 def describe_inputs(data: Dataset, features: str, *, motifs: bool) -> Inputs:
-    """Say what is used of the graphs with these `features`, and `motifs` or without.
+    """Describe which data of the graphs is used with these `features`, with or without `motifs`.
 
     >>> pair = GraphSet.build("pair", [2, 1], [[0, 1]], [0, 1], node_label=[0, 6, 0])
     >>> print(describe_inputs(Dataset(pair), "degree", motifs=True))
@@ -63,39 +63,44 @@ def describe_inputs(data: Dataset, features: str, *, motifs: bool) -> Inputs:
 
 
 def _repeats_labels(graphs: GraphSet) -> bool:
-    """Whether attributes are the labels once more, one-hot, as in PyG."""
+    """Whether the attributes are the one-hot labels, as in PyG."""
     hot, label = one_hot(graphs.attribute), graphs.node_label
     return hot is not None and label is not None and np.array_equal(hot, label)
 
 
 def _classes(data: Dataset) -> str:
     if len(data.schemas) < 2:
-        return f"{data.graphs.classes} classes ({listed(data.graphs.class_values)})"
+        return f"{data.graphs.classes} classes ({format_values(data.graphs.class_values)})"
     values: dict[str, set[int]] = {}
     for source in data.sources:
         values.setdefault(source.schema, set()).update(source.class_values)
-    each = "; ".join(f"{schema} {listed(sorted(values[schema]))}" for schema in data.schemas)
+    each = "; ".join(f"{schema} {format_values(sorted(values[schema]))}" for schema in data.schemas)
     return f"{data.graphs.classes} classes by position ({each})"
 
 
 def choose_features(data: Dataset, kind: str) -> str:
-    """Turn `auto` into what the nodes of all agents have; refuse what some of them lack."""
+    """Replace `auto` by features that the nodes of all agents have.
+
+    Raises:
+        MotifairError: If only some agents have the requested features, or agents differ in their
+            number of attributes.
+    """
     labels = {source.node_labels for source in data.sources}
     widths = {source.attributes for source in data.sources}
     needs_attributes = kind == "attributes" or (kind == "auto" and labels == {False})
     if (kind in ("auto", "label") and len(labels) > 1) or (needs_attributes and len(widths) > 1):
-        has: dict[str, list[str]] = {}
+        groups: dict[str, list[str]] = {}
         for agent, source in zip(data.owners, data.sources, strict=True):
-            has.setdefault(_words(source), []).append(agent)
+            groups.setdefault(_words(source), []).append(agent)
         raise MotifairError(
             "Agents differ in what their nodes have ("
-            + "; ".join(f"{', '.join(agents)}: {words}" for words, agents in has.items())
+            + "; ".join(f"{', '.join(agents)}: {words}" for words, agents in groups.items())
             + "); give all agents the same, or use features=degree."
         )
     return resolve_features(data.graphs, kind)
 
 
 def _words(source: Source) -> str:
-    found = ["labels"] if source.node_labels else []
-    found += [f"{source.attributes} attributes"] if source.attributes else []
-    return " and ".join(found) or "neither labels nor attributes"
+    words = ["labels"] if source.node_labels else []
+    words += [f"{source.attributes} attributes"] if source.attributes else []
+    return " and ".join(words) or "neither labels nor attributes"

@@ -1,8 +1,8 @@
-"""Compiled kernels over the compressed rows of sparse matrices.
+"""Compiled kernels on sparse matrices in CSR form.
 
-A matrix is `start` and `index` as in scipy's `csr_array`: row k has its entries in the columns
-`index[start[k]:start[k+1]]`. scipy does most of this, too, but takes longer to check its input than
-a mini-batch takes to train on.
+A matrix is `start` and `index`, the `indptr` and `indices` of scipy's `csr_array`: row k has its
+entries in the columns `index[start[k]:start[k+1]]`. scipy has most of these operations, but its
+input checks take longer than a training step on a mini-batch.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 
 @numba.njit(nogil=True, cache=True)
 def number_sparse_rows(start: Any, index: Any, bits: Any) -> tuple[Any, Any]:
-    """Number the distinct rows: the number of each row, and the first row with each number.
+    """Number the distinct rows; return the number of each row, and the first row of each number.
 
-    `bits` are the entries' values as integers. Rows are found by a hash, but told apart by
-    comparing them entry by entry, so that no two unlike rows are ever taken for one.
+    `bits` are the bit patterns of the values as integers. Rows are looked up in a hash table and
+    compared entry by entry, so that hash collisions never merge different rows.
     """
     rows = len(start) - 1
     size = 1
@@ -27,22 +27,22 @@ def number_sparse_rows(start: Any, index: Any, bits: Any) -> tuple[Any, Any]:
     table = np.full(size, -1, np.int64)
     number = np.empty(rows, np.int64)
     first = np.empty(rows, np.int64)
-    found = 0
+    distinct = 0
     for row in range(rows):
-        place = _hash(start, index, bits, row) & (size - 1)
-        while table[place] >= 0 and not _same(start, index, bits, first[table[place]], row):
-            place = (place + 1) & (size - 1)
-        if table[place] < 0:
-            table[place] = found
-            first[found] = row
-            found += 1
-        number[row] = table[place]
-    return number, first[:found]
+        slot = _hash(start, index, bits, row) & (size - 1)
+        while table[slot] >= 0 and not _same(start, index, bits, first[table[slot]], row):
+            slot = (slot + 1) & (size - 1)
+        if table[slot] < 0:
+            table[slot] = distinct
+            first[distinct] = row
+            distinct += 1
+        number[row] = table[slot]
+    return number, first[:distinct]
 
 
 @numba.njit(nogil=True, cache=True)
 def _hash(start: Any, index: Any, bits: Any, row: int) -> Any:
-    """Scramble the entries of a row into a number (multiply and shift, as SplitMix64 does)."""
+    """Hash the entries of a row (multiply and shift, as in SplitMix64)."""
     code = np.int64(start[row + 1] - start[row])
     for e in range(start[row], start[row + 1]):
         code = (code ^ np.int64(index[e])) * np.int64(-4658895280553007687)
@@ -65,9 +65,9 @@ def _same(start: Any, index: Any, bits: Any, one: int, other: int) -> bool:
 
 @numba.njit(nogil=True, cache=True)
 def gather_rows(rows: Any, start: Any, index: Any, shift: Any) -> tuple[Any, Any]:
-    """Concatenate some rows, adding `shift[k]` to the columns of the k-th.
+    """Concatenate the given rows, adding `shift[k]` to the columns of the k-th.
 
-    Returns the columns, and where each of them stood in `index`.
+    Returns the columns, and the position of each of them in `index`.
     """
     total = 0
     for row in rows:
@@ -85,16 +85,16 @@ def gather_rows(rows: Any, start: Any, index: Any, shift: Any) -> tuple[Any, Any
 
 @numba.njit(nogil=True, cache=True)
 def transpose(start: Any, index: Any, columns: int) -> tuple[Any, Any, Any]:
-    """Return `start` and `index` of the transposed matrix, and which entry each of its entries was.
+    """Return `start` and `index` of the transposed matrix, and the old position of each entry.
 
-    Entries of a row stay in order, as the order of addition has to be fixed.
+    Entries of a row keep their order, so that sums are added in a fixed order.
     """
-    turned = np.zeros(columns + 1, np.int32)
+    new_start = np.zeros(columns + 1, np.int32)
     for column in index:
-        turned[column + 1] += 1
+        new_start[column + 1] += 1
     for column in range(columns):
-        turned[column + 1] += turned[column]
-    place = turned[:-1].copy()
+        new_start[column + 1] += new_start[column]
+    place = new_start[:-1].copy()
     rows = np.empty(len(index), np.int32)
     entry = np.empty(len(index), np.int32)
     for row in range(len(start) - 1):
@@ -103,16 +103,16 @@ def transpose(start: Any, index: Any, columns: int) -> tuple[Any, Any, Any]:
             place[index[e]] += 1
             rows[at] = row
             entry[at] = e
-    return turned, rows, entry
+    return new_start, rows, entry
 
 
 @numba.njit(nogil=True, cache=True)
 def number_values(values: Any, first: Any, least: Any) -> tuple[Any, Any, Any]:
-    """Number the distinct values of each agent, in order.
+    """Number the distinct values of each agent in ascending order, as `np.unique` does for one.
 
-    Agent r has `values[first[r]:first[r+1]]`, which lie in `range(least[r], least[r+1])`. Returns
-    the distinct values, agent after agent; the place of each value among them; and where each
-    agent's start. `np.unique` does the same for one agent, by sorting.
+    Agent r has `values[first[r]:first[r+1]]`, which are in `range(least[r], least[r+1])`. Returns
+    the distinct values of all agents in turn, the index of each value among them, and the index
+    of each agent's first distinct value.
     """
     agents = len(first) - 1
     place = np.empty(np.max(np.diff(least)), np.int32)
@@ -124,23 +124,24 @@ def number_values(values: Any, first: Any, least: Any) -> tuple[Any, Any, Any]:
         place[:size] = -1
         for k in range(first[r], first[r + 1]):
             place[values[k] - least[r]] = 0
-        found = start[r]
+        count = start[r]
         for value in range(size):
             if place[value] == 0:
-                place[value] = found
-                distinct[found] = least[r] + value
-                found += 1
+                place[value] = count
+                distinct[count] = least[r] + value
+                count += 1
         for k in range(first[r], first[r + 1]):
             inverse[k] = place[values[k] - least[r]]
-        start[r + 1] = found
+        start[r + 1] = count
     return distinct[: start[agents]], inverse, start
 
 
 @numba.njit(nogil=True, cache=True)
-def padded_places(first: Any) -> tuple[int, Any, Any]:
-    """Pad every agent to the largest: its size, the agent of each thing, and the thing's row.
+def padded_rows(first: Any) -> tuple[int, Any, Any]:
+    """Pad the items of every agent to the largest number of them.
 
-    Agent r has the things `first[r]:first[r+1]`.
+    Agent r has the items `first[r]:first[r+1]`. Returns the largest number, the agent of each item,
+    and the row of each item in the padded stack.
     """
     largest = np.max(np.diff(first))
     agent = np.empty(first[-1], np.int64)
@@ -154,7 +155,7 @@ def padded_places(first: Any) -> tuple[int, Any, Any]:
 
 @numba.njit(nogil=True, cache=True)
 def row_starts(row: Any, length: Any, rows: int) -> Any:
-    """Return `start` of a matrix in which row `row[k]` has `length[k]` entries, others none."""
+    """Return `start` of a matrix in which row `row[k]` has `length[k]` entries, other rows none."""
     start = np.zeros(rows + 1, np.int32)
     for k in range(len(row)):
         start[row[k] + 1] = length[k]
@@ -164,18 +165,18 @@ def row_starts(row: Any, length: Any, rows: int) -> Any:
 
 
 @numba.njit(nogil=True, cache=True)
-def returns(
+def return_probabilities(
     edge_start: np.ndarray, neighbour: np.ndarray, degree: np.ndarray, steps: int
 ) -> np.ndarray:
-    """Return the chance that a random walk is back at its node after 1..steps steps.
+    """Return the probability that a random walk is back at its node after 1..steps steps.
 
-    `(nodes, steps)`, diag(S^k) with S = A·Deg⁻¹. A walk is followed half as far only: S·Deg is
-    symmetric, so that S^k[v,v] = Σ_u S^a[v,u] S^b[v,u] deg(u) / deg(v) for k = a + b.
+    `(nodes, steps)`, diag(S^k) with S = A·Deg⁻¹. Only walks of half the length are computed: S·Deg
+    is symmetric, so that S^k[v,v] = Σ_u S^a[v,u] S^b[v,u] deg(u) / deg(v) for k = a + b.
     """
     nodes, half = len(degree), (steps + 1) // 2
-    found = np.zeros((nodes, steps))
-    chance = np.zeros((nodes, half + 1))  # S^a[v, u] in row u, for the node v at hand
-    ball = np.empty(nodes, np.int64)  # where its walks can be, nearest first
+    returned = np.zeros((nodes, steps))
+    chance = np.zeros((nodes, half + 1))  # S^a[v, u] in row u, for the current node v
+    ball = np.empty(nodes, np.int64)  # nodes that its walks can reach, nearest first
     inside = np.zeros(nodes, np.bool_)
     for v in range(nodes):
         ball[0], inside[v], chance[v, 0] = v, True, 1.0
@@ -188,10 +189,10 @@ def returns(
         for u in ball[:size]:
             for k in range(1, steps + 1):
                 there = chance[u, (k + 1) // 2] * chance[u, k // 2]
-                found[v, k - 1] += there * degree[u] / max(degree[v], 1)
+                returned[v, k - 1] += there * degree[u] / max(degree[v], 1)
         chance[ball[:size]] = 0.0
         inside[ball[:size]] = False
-    return found
+    return returned
 
 
 @numba.njit(nogil=True, cache=True)

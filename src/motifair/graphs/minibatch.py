@@ -1,9 +1,9 @@
-"""Mini-batches of a stack of agents, fast enough to be cut anew at every step.
+"""Mini-batches of a stack of agents, drawn at every training step.
 
-`collate` of selected graphs gives the same tensors, number for number (and also the motifs that do
-not occur), but takes as long as the step of training itself. Here the agents' graphs lie in flat
-arrays, a batch is cut out of them by compiled kernels, and its tensors are views of two arrays,
-which a device gets in two transfers.
+`collate` of the selected graphs gives bit-identical tensors (and also the motifs that do not
+occur), but takes as long as the training step itself. Here the agents' graphs are in flat arrays,
+compiled kernels extract a batch, and its tensors are views of two arrays, so that a device receives
+it in two transfers.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from torch import Tensor
 from motifair.bag_sum import Bags, BagSum
 from motifair.graphs.batch import Batch, Shard, closed_neighbourhoods
 from motifair.graphs.graph_set import GraphSet, Ints, ranges
-from motifair.graphs.kernels import gather_rows, number_values, padded_places, row_starts, transpose
+from motifair.graphs.kernels import gather_rows, number_values, padded_rows, row_starts, transpose
 
 Arrays = dict[str, np.ndarray]
 
 
 class Stack:
-    """The graphs of R agents, one after another; `cut` makes a batch of some of them.
+    """The graphs of R agents in flat arrays, from which `cut` extracts mini-batches.
 
-    `first` holds the number of each agent's first graph and, at its end, the number of graphs;
-    `first_kind` and `first_motif` the same of kinds of nodes and of motifs.
+    `first` has the number of each agent's first graph and, at its end, the number of all graphs,
+    `(R + 1,)`; `first_kind` and `first_motif` have the same for kinds of nodes and for motifs.
     """
 
     def __init__(self, shards: Sequence[Shard], device: torch.device, dtype: torch.dtype) -> None:
@@ -48,14 +48,14 @@ class Stack:
         self.motifs.sort_indices()
 
     def cut(self, chosen: Sequence[Ints]) -> Batch:
-        """Return a batch of the chosen graphs of each agent, by their numbers in the stack.
+        """Return a batch of the chosen graphs of each agent, given by their numbers in the stack.
 
-        It has only the motifs that occur in it: an agent may have a hundred times as many.
+        Only the motifs that occur are included: an agent may have a hundred times as many.
         """
         graph = np.concatenate(chosen)
         size = self.size[graph]
-        graphs = _Places(_sums([len(c) for c in chosen]))
-        nodes = _Places(_sums(size)[graphs.first])
+        graphs = _PaddedRows(_sums([len(c) for c in chosen]))
+        nodes = _PaddedRows(_sums(size)[graphs.first])
         node = ranges(self.graphs.node_start[graph], size)
         ints, floats = self._motif_parts(graph, graphs)
         ints |= self._node_maps(graphs, size, node, nodes)
@@ -68,7 +68,8 @@ class Stack:
         floats["label_weight"] = graphs.padded(labels * -weight[:, None])
         floats["degree"] = nodes.padded(self.graphs.degree[node])
         floats["structure"] = nodes.padded(self.structure[node])
-        sent = _sent(ints, torch.int32, self.device) | _sent(floats, self.dtype, self.device)
+        sent = _transfer(ints, torch.int32, self.device)
+        sent |= _transfer(floats, self.dtype, self.device)
         R, N, G = len(chosen), nodes.largest, graphs.largest
         return Batch(
             rows=R,
@@ -88,8 +89,8 @@ class Stack:
             entries=sent["entries"],
         )
 
-    def _node_maps(self, graphs: _Places, size: Ints, node: Ints, nodes: _Places) -> Arrays:
-        """Sum over neighbourhoods and over graphs."""
+    def _node_maps(self, graphs: _PaddedRows, size: Ints, node: Ints, nodes: _PaddedRows) -> Arrays:
+        """Return the maps that sum over neighbourhoods and over graphs."""
         closed, shift = self.closed, nodes.row - node
         return {
             "closed.index": gather_rows(node, closed.indptr, closed.indices, shift)[0],
@@ -100,30 +101,30 @@ class Stack:
             "pool back.start": nodes.starts(np.ones_like(node)),
         }
 
-    def _input_parts(self, node: Ints, nodes: _Places) -> tuple[Arrays, Arrays]:
-        """Spread kinds to nodes, and sum the inputs of the kinds that occur."""
+    def _input_parts(self, node: Ints, nodes: _PaddedRows) -> tuple[Arrays, Arrays]:
+        """Return the maps from inputs to the kinds that occur, and from kinds to nodes."""
         used, number, first = number_values(self.kind[node], nodes.first, self.first_kind)
-        kinds = _Places(first)
+        kinds = _PaddedRows(first)
         width, source = self.kinds.shape[1], self.kinds
         column, entry = gather_rows(used, source.indptr, source.indices, kinds.agent * width)
         start = kinds.starts(source.indptr[used + 1] - source.indptr[used])
         weight = source.data[entry]
         single, kind = nodes.starts(np.ones_like(node)), kinds.row[number]
-        ints, turned = _both_ways("inputs", start, column, (len(first) - 1) * width)
-        spread, _ = _both_ways("spread", single, kind, kinds.rows)
-        return ints | spread, {"inputs.weight": weight, "inputs back.weight": weight[turned]}
+        ints, entry = _with_transpose("inputs", start, column, (len(first) - 1) * width)
+        spread, _ = _with_transpose("spread", single, kind, kinds.rows)
+        return ints | spread, {"inputs.weight": weight, "inputs back.weight": weight[entry]}
 
-    def _motif_parts(self, graph: Ints, graphs: _Places) -> tuple[Arrays, Arrays]:
-        """Sum the graphs with each motif, and the motifs of each agent."""
+    def _motif_parts(self, graph: Ints, graphs: _PaddedRows) -> tuple[Arrays, Arrays]:
+        """Return the maps that sum the graphs with each motif, and the motifs of each agent."""
         source = self.motifs
         motif, _ = gather_rows(graph, source.indptr, source.indices, np.zeros_like(graph))
         start = graphs.starts(source.indptr[graph + 1] - source.indptr[graph])
         of_agent = start[graphs.largest * np.arange(len(graphs.first))]
         used, motif, first = number_values(motif, of_agent, self.first_motif)
-        ints, _ = _both_ways("motifs back", start, motif, len(used), back="motifs")
+        ints, _ = _with_transpose("motifs back", start, motif, len(used), back="motifs")
         containing = np.diff(ints["motifs.start"])
         weight = np.divide(1.0, containing, out=np.zeros(len(used)), where=containing > 0)
-        motifs = _Places(first)
+        motifs = _PaddedRows(first)
         ints |= {
             "motif_rows.index": np.arange(len(used)),
             "motif_rows.start": motifs.first,
@@ -134,47 +135,47 @@ class Stack:
         return ints, {"motif_weight": weight}
 
 
-class _Places:
-    """Where things of R agents stand in a stack in which each agent is padded to the largest.
+class _PaddedRows:
+    """Rows of the items of R agents in a stack in which each agent is padded to the largest.
 
-    Agent r has the things `first[r]:first[r+1]`; thing k belongs to `agent[k]` and stands in
-    `row[k]` of `rows`.
+    Agent r has the items `first[r]:first[r+1]`; item k belongs to `agent[k]` and has row `row[k]`
+    of `rows`.
     """
 
     def __init__(self, first: Ints) -> None:
         self.first = first
-        self.largest, self.agent, self.row = padded_places(first)
+        self.largest, self.agent, self.row = padded_rows(first)
         self.rows = (len(first) - 1) * self.largest
 
     def padded(self, values: np.ndarray) -> np.ndarray:
-        """Put the things' values where they stand, zeros between them."""
+        """Return the items' values in their rows, zeros in the padding."""
         out = np.zeros((self.rows, *values.shape[1:]), values.dtype)
         out[self.row] = values
         return out
 
     def starts(self, length: Ints) -> np.ndarray:
-        """Return where the bags of the rows start; thing k has `length[k]` entries in its bag."""
+        """Return the start of each row's bag; item k has `length[k]` entries in its bag."""
         start: np.ndarray = row_starts(self.row, length, self.rows)
         return start
 
 
-def _both_ways(
+def _with_transpose(
     name: str, start: np.ndarray, index: np.ndarray, columns: int, back: str | None = None
 ) -> tuple[Arrays, Ints]:
-    """Name a map and its transpose; return also which entry each entry of the transpose was."""
-    turned_start, turned_index, entry = transpose(start, index, columns)
+    """Return the named arrays of a map and its transpose, and the old position of its entries."""
+    back_start, back_index, entry = transpose(start, index, columns)
     back = back or f"{name} back"
     parts = {f"{name}.index": index, f"{name}.start": start}
-    return parts | {f"{back}.index": turned_index, f"{back}.start": turned_start}, entry
+    return parts | {f"{back}.index": back_index, f"{back}.start": back_start}, entry
 
 
-def _sent(
+def _transfer(
     parts: Mapping[str, np.ndarray], dtype: torch.dtype, device: torch.device
 ) -> dict[str, Tensor]:
-    """Send arrays to the device in one piece; what comes back is flat."""
+    """Copy arrays to the device in one transfer; return flat views by name."""
     flat = [p.ravel() for p in parts.values()]
     size = [len(p) for p in flat]
-    # From pinned memory the transfer runs beside the host, which has the next batch to cut.
+    # From pinned memory the transfer is asynchronous, and the host can cut the next batch.
     packed = torch.empty(sum(size), dtype=dtype, pin_memory=device.type == "cuda")
     np.concatenate(flat, out=packed.numpy(), casting="same_kind")
     views = torch.split(packed.to(device, non_blocking=True), size)

@@ -1,4 +1,4 @@
-"""Who holds which graph: a global test set, and a training and a test set for each agent."""
+"""Partition graphs into a global test set and a training and a test set for each agent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,14 @@ ATTEMPTS = 200
 
 @dataclass(frozen=True)
 class Partition:
-    """Indices into the dataset: held out by the server, and held by each agent."""
+    """Numbers of the graphs in the global test set and in each agent's training and test set.
+
+    Attributes:
+        names: Names of the agents.
+        global_test: The graphs that the server holds out.
+        train: The training graphs of each agent.
+        test: The test graphs of each agent.
+    """
 
     names: tuple[str, ...]
     global_test: Ints
@@ -35,7 +42,26 @@ def make_partition(
     skew: float,
     rng: np.random.Generator,
 ) -> Partition:
-    """Hold out 10 % for the server, share the rest out, split every share into train and test."""
+    """Hold out 10 % of the graphs for the server and distribute the rest to the agents.
+
+    Args:
+        data: The dataset.
+        kind: `domains` (each agent has its own dataset) or a key of `KINDS`.
+        agents: Number of agents, not used by `domains`.
+        test_fraction: Share of each agent's graphs in its test set.
+        skew: Concentration of the Dirichlet distribution of `dirichlet` and `sizes`.
+        rng: Random number generator.
+
+    Raises:
+        MotifairError: If there are too few graphs, or an agent has fewer than two classes to train
+            on (which `chunks` allows).
+
+    >>> from motifair.graphs.dataset import load_dataset
+    >>> data, rng = load_dataset("planted", agents=2, seed=0), np.random.default_rng(0)
+    >>> p = make_partition(data, "domains", agents=2, test_fraction=0.25, skew=1.0, rng=rng)
+    >>> p.names, len(p.global_test), [len(t) for t in p.train], [len(t) for t in p.test]
+    (('agent-00', 'agent-01'), 24, [81, 81], [27, 27])
+    """
     target = data.graphs.target
     if agents > len(target):
         raise MotifairError(
@@ -67,9 +93,9 @@ def make_partition(
 
 
 def holdout(strata: Ints, fraction: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Split positions into (kept, held), ⌈fraction·n⌉ held, in proportion from every stratum.
+    """Split indices into (kept, held), ⌈fraction·n⌉ of them held, stratified.
 
-    Where a stratum has a single member the draw is plain. Both parts keep the original order.
+    If a stratum has a single member, the draw is not stratified. Both parts keep their order.
 
     >>> kept, held = holdout(np.array([0] * 10 + [1] * 10), 0.2, np.random.default_rng(0))
     >>> len(kept), np.bincount(np.array([0] * 10 + [1] * 10)[held]).tolist()
@@ -82,7 +108,7 @@ def holdout(strata: Ints, fraction: float, rng: np.random.Generator) -> tuple[In
         code, size = np.zeros(n, dtype=np.int64), np.array([n])
     quota = size * (wanted / n)
     count = np.floor(quota).astype(np.int64)
-    ties = rng.permutation(len(size))  # equal remainders must not always favour the first class
+    ties = rng.permutation(len(size))  # break ties of equal remainders at random
     largest = ties[np.argsort((count - quota)[ties], kind="stable")]
     count[largest[: wanted - count.sum()]] += 1
     held = np.concatenate(
@@ -94,7 +120,7 @@ def holdout(strata: Ints, fraction: float, rng: np.random.Generator) -> tuple[In
 
 
 def chunks(target: Ints, agents: int, skew: float, rng: np.random.Generator) -> list[Ints]:
-    """Consecutive blocks of min(50, n/N) graphs in dataset order; the rest to random agents."""
+    """Give agents consecutive blocks of min(50, n/A) graphs, and the rest to random agents."""
     n = len(target)
     size = min(CHUNK, n // agents)
     random = rng.integers(agents, size=n - size * agents)
@@ -103,12 +129,12 @@ def chunks(target: Ints, agents: int, skew: float, rng: np.random.Generator) -> 
 
 
 def iid(target: Ints, agents: int, skew: float, rng: np.random.Generator) -> list[Ints]:
-    """Equal shares of a random order."""
+    """Give agents equal shares of a random permutation."""
     return [np.sort(p) for p in np.array_split(rng.permutation(len(target)), agents)]
 
 
 def dirichlet(target: Ints, agents: int, skew: float, rng: np.random.Generator) -> list[Ints]:
-    """Each class shared out in proportions drawn from Dirichlet(skew): smaller is more skewed."""
+    """Distribute each class in proportions drawn from Dirichlet(skew): smaller is more skewed."""
 
     def draw() -> Ints:
         owner = np.empty(len(target), dtype=np.int64)
@@ -121,7 +147,7 @@ def dirichlet(target: Ints, agents: int, skew: float, rng: np.random.Generator) 
 
 
 def sizes(target: Ints, agents: int, skew: float, rng: np.random.Generator) -> list[Ints]:
-    """Agents of unequal size, in proportions drawn from Dirichlet(skew), alike in content."""
+    """Give agents shares of a random permutation, of sizes drawn from Dirichlet(skew)."""
 
     def draw() -> Ints:
         owner = np.empty(len(target), dtype=np.int64)
@@ -141,12 +167,12 @@ KINDS: dict[str, Callable[[Ints, int, float, np.random.Generator], list[Ints]]] 
 
 
 def _assign(share: np.ndarray, n: int) -> Ints:
-    """Cut n places at the cumulative shares: the owner of each place."""
+    """Return the owner of each of n positions, divided in proportion to `share`."""
     return np.searchsorted(np.cumsum(share)[:-1] * n, np.arange(n), side="right")
 
 
 def _until_usable(draw: Callable[[], Ints], target: Ints, agents: int, kind: str) -> list[Ints]:
-    """Draw again until every agent has at least four graphs, two of each of two classes."""
+    """Repeat the draw until every agent has at least two graphs of each of two classes."""
     for _ in range(ATTEMPTS):
         shares = [np.flatnonzero(owner == a) for owner in [draw()] for a in range(agents)]
         if all((np.sort(np.bincount(target[s], minlength=2))[-2:] >= 2).all() for s in shares):
@@ -178,8 +204,7 @@ def _check_train(name: str, target: Ints, kind: str) -> None:
         raise MotifairError(
             f"Agent '{name}' has no graph left to train on; lower test_fraction or give it more."
         )
-    # The published chunker gives IMDB-BINARY's tenth agent one class: a fact about that partition,
-    # not a mistake of the user's.
+    # The published chunking of IMDB-BINARY gives its tenth agent a single class: not a user error.
     if len(np.unique(target)) < 2 and kind != "chunks":
         raise MotifairError(
             f"Agent '{name}' trains on {len(target)} graphs of one class, so there is nothing to "

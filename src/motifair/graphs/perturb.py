@@ -1,4 +1,4 @@
-"""Worse data on purpose: rewired edges, flipped classes, and the paper's quality tiers."""
+"""Perturb training data: rewired edges, flipped classes, and the paper's quality tiers."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ TIERS = {"low": (0.7, 1.0), "medium": (0.3, 0.7), "high": (0.0, 0.3)}
 
 @dataclass(frozen=True)
 class Damage:
-    """What is done to an agent's training graphs."""
+    """Perturbation of an agent's training graphs: share of rewired edges, and flipped classes."""
 
     rewired: float = 0.0
     flipped: bool = False
 
 
 def role_damage(role: str) -> Damage:
-    """Return what makes an agent of the embedded dataset what it is."""
+    """Return the perturbation of an agent with this role in the `planted` dataset."""
     return Damage(rewired=NOISE if role == "noisy" else 0.0, flipped=role == "harmful")
 
 
 def tiers(agents: int, rng: np.random.Generator) -> tuple[tuple[str, ...], tuple[Damage, ...]]:
     """Draw the paper's tiers: 3/10 of the agents low, 3/10 medium, the rest high quality.
 
-    Which agent is in which tier is drawn too: a tier fixed to an agent would confound the quality
-    of its data with the data itself.
+    Agents are assigned to tiers at random: a fixed assignment would confound the quality of an
+    agent's data with the data itself.
     """
     low = medium = round(0.3 * agents)
     names = np.array(["low"] * low + ["medium"] * medium + ["high"] * (agents - low - medium))
@@ -40,11 +40,11 @@ def tiers(agents: int, rng: np.random.Generator) -> tuple[tuple[str, ...], tuple
 
 
 def rewire(graphs: GraphSet, ratio: np.ndarray, rng: np.random.Generator) -> GraphSet:
-    """In graph g move ⌊ratio[g]·edges⌋ random edges to random places where there was none.
+    """Move ⌊ratio[g]·edges⌋ random edges of graph g to random unconnected pairs of nodes.
 
-    The number of edges stays; no loops, no repeated edges. Where a graph has fewer free places
-    than edges to move, only so many are moved. Node labels and attributes stay; edge labels
-    travel with the edge.
+    The number of edges stays the same, without self-loops or repeated edges. If a graph has fewer
+    unconnected pairs than edges to move, only that many are moved. Node labels and attributes stay;
+    edge labels move with their edge.
     """
     pairs, entry = graphs.edge_list()
     labels = None if graphs.edge_label is None else graphs.edge_label[entry]
@@ -58,19 +58,21 @@ def rewire(graphs: GraphSet, ratio: np.ndarray, rng: np.random.Generator) -> Gra
         free = n * (n - 1) // 2 - len(there)
         count = min(int(ratio[g] * (last - first)), free)
         out = first + rng.choice(last - first, size=count, replace=False)
-        moved[out] = free_places(there, n, rng.choice(free, size=count, replace=False)) + start
+        chosen = rng.choice(free, size=count, replace=False)
+        moved[out] = unconnected_pairs(there, n, chosen) + start
     return graphs.with_edges(moved, labels)
 
 
-def wire_anew(graphs: GraphSet, labels: Ints | None, seed: int) -> GraphSet:
-    """Give every graph as many edges as it has, between pairs of nodes drawn at random.
+def randomise_edges(graphs: GraphSet, labels: Ints | None, seed: int) -> GraphSet:
+    """Replace the edges of every graph by as many random ones (Erdős–Rényi with fixed edge count).
 
-    No loops, no repeated edges. The draw depends on nothing but the seed and what a graph's nodes
-    and edges are, whatever their order: copies of a graph, however numbered, are wired alike.
-    Nodes keep their `labels`, if there are any, and edges theirs; attributes are left out.
+    There are no self-loops or repeated edges. The draw is a function of the seed and of the
+    multisets of a graph's node degrees and labels and edge labels: renumbered copies of a graph get
+    the same edges. Node `labels` (optional) and edge labels are kept, in sorted order; attributes
+    are dropped.
 
     >>> ring = GraphSet.build("ring", [4], [[0, 1], [1, 2], [2, 3], [3, 0]], [0])
-    >>> len(wire_anew(ring, None, seed=0).edge_list()[0])
+    >>> len(randomise_edges(ring, None, seed=0).edge_list()[0])
     4
     """
     pairs, entry = graphs.edge_list()
@@ -88,27 +90,27 @@ def wire_anew(graphs: GraphSet, labels: Ints | None, seed: int) -> GraphSet:
             kinds[edges] = np.sort(kinds[edges])
         if edges.stop > edges.start:
             of_edges = np.zeros(0, np.int64) if kinds is None else kinds[edges]
-            rng = _rng_of(seed, np.sort(np.rec.fromarrays(known)), of_edges)
+            rng = _keyed_rng(seed, np.sort(np.rec.fromarrays(known)), of_edges)
             count, n = edges.stop - edges.start, int(graphs.nodes[g])
-            drawn[edges] = _some_pairs(n, count, rng) + nodes.start
+            drawn[edges] = _random_pairs(n, count, rng) + nodes.start
     return replace(graphs, node_label=ordered, attribute=None).with_edges(drawn, kinds)
 
 
-def _rng_of(seed: int, *parts: np.ndarray) -> np.random.Generator:
-    """Return a source of randomness that is a function of some arrays."""
+def _keyed_rng(seed: int, *parts: np.ndarray) -> np.random.Generator:
+    """Return a random number generator seeded by the contents of some arrays."""
     sha = hashlib.sha256(str(seed).encode())
     for part in parts:
         sha.update(part.tobytes() + b"/")
     return np.random.default_rng(int.from_bytes(sha.digest(), "little"))
 
 
-def _some_pairs(n: int, count: int, rng: np.random.Generator) -> Ints:
-    """Draw different pairs of n nodes, in random order."""
+def _random_pairs(n: int, count: int, rng: np.random.Generator) -> Ints:
+    """Draw distinct pairs of n nodes, in random order."""
     return _pairs(n, rng.choice(n * (n - 1) // 2, size=count, replace=False))
 
 
 def _before(n: int) -> Ints:
-    """Return how many pairs of n nodes come before those that begin with each node."""
+    """Return the number of pairs of n nodes before the first pair that begins with each node."""
     return np.concatenate([[0], np.cumsum(np.arange(n - 1, 0, -1))])
 
 
@@ -124,14 +126,14 @@ def flip(target: Ints, classes: int) -> Ints:
     return (target + 1) % classes
 
 
-def free_places(joined: Ints, n: int, wanted: Ints) -> Ints:
-    """Return the pairs of n nodes that are `wanted`, by their numbers among those not joined.
+def unconnected_pairs(edges: Ints, n: int, chosen: Ints) -> Ints:
+    """Return the chosen unconnected pairs of n nodes, by their numbers among all unconnected pairs.
 
-    >>> free_places(np.array([[1, 0], [0, 3]]), 4, np.array([0, 1, 3])).tolist()
+    >>> unconnected_pairs(np.array([[1, 0], [0, 3]]), 4, np.array([0, 1, 3])).tolist()
     [[0, 2], [1, 2], [2, 3]]
     """
-    low, high = joined.min(axis=1, initial=n), joined.max(axis=1, initial=0)
+    low, high = edges.min(axis=1, initial=n), edges.max(axis=1, initial=0)
     taken = np.sort(_before(n)[low] + high - low - 1)
-    # Free places before each taken one: that many are skipped by a number not larger.
-    skipped = np.searchsorted(taken - np.arange(len(taken)), wanted, side="right")
-    return _pairs(n, wanted + skipped)
+    # `taken[k] - k` unconnected pairs come before edge k: larger numbers are shifted past it.
+    skipped = np.searchsorted(taken - np.arange(len(taken)), chosen, side="right")
+    return _pairs(n, chosen + skipped)

@@ -1,10 +1,10 @@
-"""The embedded dataset: graphs with planted motifs, and agents whose role is known.
+"""The `planted` dataset: generated graphs with planted motifs, and agents with known roles.
 
-A graph is a random tree with a few extra edges, plus rings that give its class away: two of the
-class's own kind and, half of the time, one of the other's. Most agents hold *common* rings; a
-*late* agent holds mostly *rare* ones, which use node labels that nobody else has. What makes an
-agent harmful or noisy is done to its training graphs only, after they were split (`perturb.py`),
-so that every test set tells the truth.
+A graph is a random tree with a few extra edges, plus rings that depend on its class: two of the
+class's own kind and, with probability ½, one of the other's. Most agents hold *common* rings; a
+*late* agent holds mostly *rare* ones, with node labels that no other agent has. Harmful and noisy
+agents have only their training graphs perturbed, after the split (`perturb.py`): test sets are
+always clean.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NOISE = 0.7
 
 @dataclass(frozen=True)
 class Planted:
-    """The generated graphs, the agent that holds each of them, and each agent's role."""
+    """The generated graphs, the agent that holds each graph, and the role of each agent."""
 
     graphs: GraphSet
     owner: Ints
@@ -36,7 +36,7 @@ class Planted:
 
 
 def planted(agents: int, seed: int) -> Planted:
-    """Generate the graphs of `agents` agents; an agent's graphs do not depend on the others.
+    """Generate 120 graphs for each agent; an agent's graphs do not depend on the others.
 
     >>> data = planted(agents=3, seed=0)
     >>> data.roles, len(data.graphs)
@@ -72,7 +72,7 @@ def planted(agents: int, seed: int) -> Planted:
 def _graph(
     rng: np.random.Generator, y: int, rings: tuple[tuple[int, ...], tuple[int, ...]]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw one graph: a tree, extra edges, and rings each hung on a random node of the tree."""
+    """Draw one graph: a tree, extra edges, and rings each attached to a random tree node."""
     n = int(rng.integers(TREE_NODES[0], TREE_NODES[1] + 1))
     edges = [(int(rng.integers(v)), v) for v in range(1, n)]
     edges += [(int(a), int(b)) for a, b in rng.integers(n, size=(EXTRA_EDGES, 2))]

@@ -1,4 +1,4 @@
-"""Graphs from a user's files, and whether they are of the kind that was agreed on."""
+"""Read graphs from files, and check them against a schema."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ from motifair.graphs.features import fit_features
 from motifair.graphs.graph_set import GraphSet, Ints, whole_numbers
 from motifair.graphs.tu import ZIP_ERRORS, corrupt, folder_reader, parse, zip_reader
 
-NO_CLASS = int(np.iinfo(np.int64).min)  # the target of a graph that says no class
+NO_CLASS = int(np.iinfo(np.int64).min)  # the target of a graph without a class
 
 
 @dataclass(frozen=True)
 class Schema:
-    """What graphs must look like to be used together, or with a model that was trained.
+    """The format that graphs must have to be used together, or with a trained model.
 
-    `features` is what nodes show the model (`label`, `degree` or `attributes`), `columns` are the
-    labels that have a column (for labels only), `classes` the classes as files call them, both in
-    ascending order; `width` is the number of inputs of a node.
+    Attributes:
+        features: Node inputs: `label`, `degree` or `attributes`.
+        columns: The label of each input column, ascending; for labels only.
+        classes: The classes as they are called in files, ascending.
+        width: Number of inputs of a node.
     """
 
     features: str
@@ -40,27 +42,27 @@ class Schema:
     def __post_init__(self) -> None:
         kinds = ("label", "degree", "attributes")
         if self.features not in kinds:
-            raise MotifairError(f"features of a schema are {' or '.join(kinds)}; choose one.")
+            raise MotifairError(f"features of a schema must be {' or '.join(kinds)}; choose one.")
         for what, values in (("columns", self.columns), ("classes", self.classes)):
             if list(values) != sorted(set(values)):
-                raise MotifairError(f"{what} of a schema ascend, each once; sort them.")
+                raise MotifairError(f"{what} of a schema must be ascending and unique; sort them.")
         if self.width < 1 or (self.features == "label" and self.width != len(self.columns)):
-            raise MotifairError("width of a schema is its number of inputs; mend it.")
+            raise MotifairError("width of a schema must be its number of inputs; fix it.")
 
     @classmethod
     def of(cls, graphs: GraphSet, features: str) -> Schema:
-        """Describe graphs as `read_graphs` gives them; `features` may be `auto`.
+        """Return the schema of graphs from `read_graphs`; `features` may be `auto`.
 
         >>> pair = GraphSet.build("pair", [1, 1], [], [-1, 1], node_label=[0, 6])
         >>> Schema.of(pair, "auto")
         Schema(features='label', columns=(0, 6), classes=(-1, 1), width=2)
         """
-        found = fit_features(graphs, np.arange(len(graphs)), features)
-        columns = () if found.columns is None else tuple(found.columns.tolist())
-        return cls(found.kind, columns, _classes(graphs.target), found.width)
+        fitted = fit_features(graphs, np.arange(len(graphs)), features)
+        columns = () if fitted.columns is None else tuple(fitted.columns.tolist())
+        return cls(fitted.kind, columns, _classes(graphs.target), fitted.width)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values that JSON can hold."""
+        """Return a dictionary for JSON."""
         return {
             "features": self.features,
             "columns": list(self.columns),
@@ -70,7 +72,7 @@ class Schema:
 
     @classmethod
     def from_json(cls, content: Any) -> Schema:
-        """Undo `to_json`."""
+        """Build from a dictionary made by `to_json`."""
         try:
             columns, classes, (width,) = (
                 tuple(whole_numbers(values).tolist())
@@ -79,20 +81,25 @@ class Schema:
             return cls(str(content["features"]), columns, classes, width)
         except (KeyError, TypeError, ValueError) as error:
             raise MotifairError(
-                "A schema has features, columns, classes and width, all but the first in whole "
-                "numbers; mend it."
+                "A schema needs features, and columns, classes and width in whole numbers; fix it."
             ) from error
 
 
 def read_graphs(path: Path) -> GraphSet:
-    """Read a TU folder or zip, or PyG or NetworkX files: one, or a folder of them.
+    """Read graphs from a TU folder or zip, from a PyG or NetworkX file, or a folder of them.
 
-    PyG is a `.pt` of a `Data` or a list of them. NetworkX is `.graphml`, `.gml` or node-link
-    `.json` (one graph, or a list). A folder is read in the order of file names. What graphs need
-    to have is said in `from_objects`, but the class may be missing.
+    Args:
+        path: A TU folder or zip; a `.pt` with a PyG `Data` or a list of them; a NetworkX
+            `.graphml`, `.gml` or node-link `.json` (one graph, or a list); or a folder of such
+            files, which are read in the order of their names. `from_objects` says what a graph
+            needs, but here the class may be missing.
 
-    Unlike elsewhere `target` holds the classes as the files call them, or `NO_CLASS`; `conform`
-    numbers them.
+    Returns:
+        The graphs. Unlike elsewhere `target` has the classes as they are called in the files, or
+        `NO_CLASS`; `conform` numbers them.
+
+    Raises:
+        MotifairError: If there is nothing to read, or a file is broken.
     """
     if not path.exists():
         raise MotifairError(f"There is no file or folder at {path}; check the path.")
@@ -109,7 +116,7 @@ def read_graphs(path: Path) -> GraphSet:
 
 
 def check_inputs(graphs: GraphSet, schema: Schema) -> None:
-    """Refuse graphs whose nodes do not show what the schema has, naming the first of them."""
+    """Raise, naming the first such graph, if labels or attributes of nodes violate the schema."""
     if schema.features == "label":
         _check_labels(graphs, schema)
     elif schema.features == "attributes":
@@ -117,7 +124,7 @@ def check_inputs(graphs: GraphSet, schema: Schema) -> None:
 
 
 def check_schema(graphs: GraphSet, schema: Schema) -> None:
-    """Refuse graphs, read by `read_graphs`, that do not fit; the first such graph is named."""
+    """Raise, naming the first such graph, if graphs of `read_graphs` violate the schema."""
     check_inputs(graphs, schema)
     other = np.flatnonzero(~np.isin(graphs.target, schema.classes))
     if len(other):
@@ -125,12 +132,12 @@ def check_schema(graphs: GraphSet, schema: Schema) -> None:
         has = "no class" if target == NO_CLASS else f"class {target}"
         raise MotifairError(
             f"Graph {other[0]} of {graphs.name} has {has}, but the classes are "
-            f"{listed(schema.classes)}; give it one of them, or remove it."
+            f"{format_values(schema.classes)}; give it one of them, or remove it."
         )
 
 
 def conform(graphs: GraphSet, schema: Schema) -> GraphSet:
-    """Check graphs of `read_graphs`, and number their classes as the schema does.
+    """Check graphs of `read_graphs` against a schema, and number their classes as it does.
 
     >>> one = GraphSet.build("one", [1], [], [7], node_label=[0])
     >>> conform(one, Schema("label", (0,), (5, 7), 1)).target.tolist()
@@ -142,9 +149,9 @@ def conform(graphs: GraphSet, schema: Schema) -> GraphSet:
 
 
 def _check_labels(graphs: GraphSet, schema: Schema) -> None:
-    known = f"the labels are {listed(schema.columns)}"
+    known = f"the labels are {format_values(schema.columns)}"
     if graphs.node_label is None:
-        # PyG inputs are labels where they are one-hot: name the graph where they are not.
+        # One-hot PyG inputs are labels: name the first graph whose inputs are not one-hot.
         x = np.zeros((len(graphs.degree), 1)) if graphs.attribute is None else graphs.attribute
         hot = ((x == 0) | (x == 1)).all(axis=1) & (x.sum(axis=1) == 1)
         g = graphs.node_graph[hot.argmin()]
@@ -176,8 +183,12 @@ def _check_attributes(graphs: GraphSet, schema: Schema) -> None:
         )
 
 
-def listed(values: Sequence[int]) -> str:
-    """Write labels or classes, of many only some."""
+def format_values(values: Sequence[int]) -> str:
+    """Join labels or classes by commas; of more than 12 the first 12 and the last.
+
+    >>> format_values([1, 2]), format_values(range(100))
+    ('1, 2', '0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ... 99')
+    """
     some = ", ".join(map(str, values[:12]))
     return f"{some}, ... {values[-1]}" if len(values) > 12 else some
 
@@ -190,8 +201,8 @@ def _with_classes(graphs: GraphSet, target: Ints) -> GraphSet:
     return replace(graphs, target=target, class_values=_classes(target))
 
 
-def _as_called(graphs: GraphSet) -> GraphSet:
-    """Return graphs whose `target` holds the classes as the files call them."""
+def _with_class_values(graphs: GraphSet) -> GraphSet:
+    """Return graphs whose `target` has the classes as they are called in the files."""
     return _with_classes(graphs, np.array(graphs.class_values, np.int64)[graphs.target])
 
 
@@ -211,11 +222,11 @@ def _read_tu(path: Path) -> GraphSet:
             raise corrupt(path) from error
     if labels is None:
         return _with_classes(graphs, np.full(len(graphs), NO_CLASS))
-    return _as_called(graphs)
+    return _with_class_values(graphs)
 
 
 def _one_class(indicator: bytes) -> bytes:
-    """Make up a file of classes; an indicator that is no list of numbers is refused later."""
+    """Return a file that gives all graphs class 0; `parse` reports a malformed indicator."""
     lines = indicator.split()
     last = lines[-1].decode(errors="replace") if lines else ""
     graphs = min(int(last), len(lines)) if last.isdecimal() else 1
@@ -228,7 +239,7 @@ def _read_file(path: Path) -> list[Any]:
         return read(path)
     except MotifairError:
         raise
-    except Exception as error:  # parsers have their own words, and many, for a broken file
+    except Exception as error:  # parsers raise many types of exceptions for a broken file
         raise MotifairError(
             f"{path} cannot be read as {_KINDS[path.suffix]} ({type(error).__name__}); "
             "write it again."
@@ -236,7 +247,7 @@ def _read_file(path: Path) -> list[Any]:
 
 
 def _read_pyg(path: Path) -> list[Any]:
-    """Load `Data` objects without letting the file name any other class."""
+    """Load `Data` objects; the file cannot load any other class."""
     from torch_geometric.data import Data
     from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
     from torch_geometric.data.storage import GlobalStorage
@@ -246,14 +257,14 @@ def _read_pyg(path: Path) -> list[Any]:
     graphs = loaded if isinstance(loaded, list | tuple) else [loaded]
     if any(type(graph) is not Data for graph in graphs):
         raise MotifairError(
-            f"{path} holds something else than Data objects; write it with "
+            f"{path} contains objects other than Data; write it with "
             "torch.save(list(dataset), path)."
         )
     return [_plain(graph) for graph in graphs]
 
 
 def _plain(graph: Any) -> Any:
-    """Copy a `Data`, with `NO_CLASS` where it has none."""
+    """Copy a `Data`, with `NO_CLASS` if it has no class."""
     from torch_geometric.data import Data
 
     y = graph.get("y")
@@ -262,13 +273,13 @@ def _plain(graph: Any) -> Any:
 
 
 def _read_graphml(path: Path) -> list[Any]:
-    found = list(GraphMLReader()(path=str(path)))
-    for graph in found:
+    graphs = list(GraphMLReader()(path=str(path)))
+    for graph in graphs:
         for _, node in graph.nodes(data=True):
             if isinstance(node.get("x"), str):  # GraphML has no lists
                 words = node["x"].strip("[]").replace(",", " ").split()
                 node["x"] = [float(word) for word in words]
-    return [_classed(graph) for graph in found]
+    return [_with_class(graph) for graph in graphs]
 
 
 def _read_gml(path: Path) -> list[Any]:
@@ -277,19 +288,20 @@ def _read_gml(path: Path) -> list[Any]:
         node.pop("label", None)  # in GML that is the node's name
         if "node_label" in node:
             node["label"] = node.pop("node_label")
-    return [_classed(graph)]
+    return [_with_class(graph)]
 
 
 def _read_node_link(path: Path) -> list[Any]:
     content = json.loads(path.read_text())
     graphs = content if isinstance(content, list) else [content]
     return [
-        _classed(nx.node_link_graph(g, edges="links" if "links" in g else "edges")) for g in graphs
+        _with_class(nx.node_link_graph(g, edges="links" if "links" in g else "edges"))
+        for g in graphs
     ]
 
 
-def _classed(graph: nx.Graph[Any]) -> nx.Graph[Any]:
-    """Mark a graph that says no class."""
+def _with_class(graph: nx.Graph[Any]) -> nx.Graph[Any]:
+    """Set `NO_CLASS` if a graph has no class."""
     if graph.graph.get("y") is None:
         graph.graph["y"] = NO_CLASS
     return graph
@@ -310,21 +322,21 @@ _READERS: dict[str, Callable[[Path], list[Any]]] = {
 
 
 def _joined(name: str, objects: list[Any]) -> GraphSet:
-    """Make one set of PyG or NetworkX graphs, and leave their classes as they are."""
+    """Make one set of PyG or NetworkX graphs, with the classes as they are called in the files."""
     if len({isinstance(o, nx.Graph) for o in objects}) > 1:
         raise MotifairError(f"{name} holds PyG and NetworkX files; keep them in two folders.")
-    shows = [_shows(o) for o in objects]
-    for g, show in enumerate(shows):
-        if show != shows[0]:
+    node_data = [_node_data(o) for o in objects]
+    for g, data in enumerate(node_data):
+        if data != node_data[0]:
             raise MotifairError(
-                f"Graph {g} of {name} has {show} at its nodes, but graph 0 has {shows[0]}; "
+                f"Graph {g} of {name} has {data} at its nodes, but graph 0 has {node_data[0]}; "
                 "give all graphs the same."
             )
-    return _as_called(from_objects(name, objects))
+    return _with_class_values(from_objects(name, objects))
 
 
-def _shows(graph: Any) -> str:
-    """Say what a graph's nodes show, so that graphs can be compared."""
+def _node_data(graph: Any) -> str:
+    """Describe labels and attributes of a graph's nodes, to compare graphs."""
     if isinstance(graph, nx.Graph):
         nodes = [node for _, node in graph.nodes(data=True)]
         widths = {np.size(node["x"]) if "x" in node else 0 for node in nodes}

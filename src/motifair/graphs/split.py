@@ -1,4 +1,4 @@
-"""One data split: the graphs as the agents really hold them."""
+"""One data split: a partition of the graphs, with each agent's training graphs perturbed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,13 @@ from motifair.graphs.perturb import Damage, flip, rewire, role_damage, tiers
 
 @dataclass(frozen=True)
 class Split:
-    """All graphs (training graphs already damaged), who holds them, and each agent's role.
+    """Graphs and their partition among agents.
 
-    `damage` is what was done to each agent's training graphs; empty where nobody knows.
+    Attributes:
+        graphs: All graphs; training graphs are already perturbed.
+        partition: Which agent holds which graphs.
+        roles: Role or quality tier of each agent; empty if there are none.
+        damage: Perturbation of each agent's training graphs; empty if unknown.
     """
 
     graphs: GraphSet
@@ -27,11 +31,11 @@ class Split:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The agents, in order of name."""
+        """Names of the agents, sorted."""
         return self.partition.names
 
     def to_frame(self) -> pd.DataFrame:
-        """Return who holds what, one row for each agent."""
+        """Return a table with the role, graphs, classes and nodes of each agent."""
         target = self.graphs.target
         rows = []
         for k, name in enumerate(self.names):
@@ -57,7 +61,25 @@ def make_split(
     perturbation: str,
     seed: int,
 ) -> Split:
-    """Share the graphs out and damage training graphs as roles or tiers say."""
+    """Partition the graphs and perturb training graphs according to roles or tiers.
+
+    Args:
+        data: The dataset.
+        partition: Kind of partition, see `make_partition`.
+        agents: Number of agents.
+        test_fraction: Share of each agent's graphs in its test set.
+        skew: Concentration of the Dirichlet distribution of `dirichlet` and `sizes`.
+        perturbation: `tiers` rewires edges by quality tier; `none` leaves other graphs than those
+            of `planted` as they are.
+        seed: Seed of partition and perturbation.
+
+    >>> from motifair.graphs.dataset import load_dataset
+    >>> data = load_dataset("planted", agents=3, seed=0)
+    >>> options = {"agents": 3, "test_fraction": 0.1, "skew": 1.0, "perturbation": "none"}
+    >>> split = make_split(data, partition="domains", seed=0, **options)
+    >>> split.roles, split.to_frame()["train"].tolist()
+    (('good', 'good', 'harmful'), [97, 97, 97])
+    """
     rng = np.random.default_rng([seed, 1])
     shares = make_partition(
         data, partition, agents=agents, test_fraction=test_fraction, skew=skew, rng=rng
@@ -80,9 +102,9 @@ def _damaged(
 ) -> GraphSet:
     ratio = np.zeros(len(graphs))
     target = graphs.target.copy()
-    for train, done in zip(shares.train, damage, strict=True):
-        ratio[train] = done.rewired
-        if done.flipped:
+    for train, how in zip(shares.train, damage, strict=True):
+        ratio[train] = how.rewired
+        if how.flipped:
             target[train] = flip(target[train], graphs.classes)
-    changed = replace(graphs, target=target)
-    return rewire(changed, ratio, rng) if ratio.any() else changed
+    flipped = replace(graphs, target=target)
+    return rewire(flipped, ratio, rng) if ratio.any() else flipped

@@ -1,4 +1,4 @@
-"""Graphs in the text format of the TU collection, from a folder, a zip or a download."""
+"""Read and write the text format of the TU collection: folders, zips and downloads."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from motifair.graphs.graph_set import GraphSet, lost_edges, whole_numbers
 
 DATA_VARIABLE = "MOTIFAIR_DATA"
 
-# What the standard library raises for damaged bytes, unknown compression and passwords.
+# Exceptions of the standard library for corrupt data, unknown compression and encrypted files.
 ZIP_ERRORS = (
     zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError,
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Known:
-    """A published dataset: its statistics, and the digest of its parsed content."""
+class PublishedDataset:
+    """Statistics of a published dataset, and the digest of its parsed content."""
 
     graphs: int
     nodes: float
@@ -38,26 +38,36 @@ class Known:
 
 
 KNOWN = {
-    "PROTEINS": Known(
+    "PROTEINS": PublishedDataset(
         1113, 39.06, 72.82, 2, "05d9e6989c7f786e71eaa8db5d8ba8f79421fcd51b7495ce28b43e69cc9aac30"
     ),
-    "DD": Known(
+    "DD": PublishedDataset(
         1178, 284.32, 715.66, 2, "efa3fd867b8e3bba3950c6d7aa41eb77b1f4a49666cce879d8f5dd392740e025"
     ),
-    "IMDB-BINARY": Known(
+    "IMDB-BINARY": PublishedDataset(
         1000, 19.77, 96.53, 2, "17f4310da074f4f850c5a8e9c7ed7eaa6a20dd09aa0917fe144de415653eda0b"
     ),
-    "MUTAG": Known(
+    "MUTAG": PublishedDataset(
         188, 17.93, 19.79, 2, "98e976c134c8b0334a18bd7dfc358251b6831f08d371d1edf4ff98a24ce6956c"
     ),
-    "DBLP_v1": Known(
+    "DBLP_v1": PublishedDataset(
         19456, 10.48, 19.65, 2, "6f32d762470f8f218a06c6696b0e87fb318187f0c43ac0b11cd9e57cdd684066"
     ),
 }
 
 
 def load_tu(dataset: str, data_dir: Path | None = None) -> GraphSet:
-    """Load a TU dataset by name or from the user's own folder or zip, and check what is known."""
+    """Load a TU dataset and, if it is a published one, check its content.
+
+    Args:
+        dataset: Name of a TU dataset, which is downloaded if it is not in the data folder; or the
+            path of a folder or zip in the TU format.
+        data_dir: Folder with datasets, by default `$MOTIFAIR_DATA`.
+
+    Raises:
+        MotifairError: If there is no such dataset, it cannot be read, or it is not what its name
+            says.
+    """
     path = locate(dataset, data_dir)
     graphs = read_tu(path if path is not None else download(dataset))
     check_known(graphs)
@@ -65,7 +75,10 @@ def load_tu(dataset: str, data_dir: Path | None = None) -> GraphSet:
 
 
 def locate(dataset: str, data_dir: Path | None = None) -> Path | None:
-    """Find a dataset: a path as it is, else by name below the data folder."""
+    """Return the path of a dataset, given by path or by name in the data folder.
+
+    Returns None for a known dataset that is not there and can be downloaded.
+    """
     given = Path(dataset).expanduser()
     if given.exists() and (given.is_dir() or given.suffix == ".zip"):
         return given
@@ -86,7 +99,7 @@ def locate(dataset: str, data_dir: Path | None = None) -> Path | None:
 
 
 def data_folder(data_dir: Path | None) -> Path | None:
-    """Return the folder that holds datasets: `--data-dir`, else the environment's."""
+    """Return the folder with datasets: `data_dir`, else `$MOTIFAIR_DATA`, else None."""
     if data_dir is not None:
         if not data_dir.is_dir():
             raise MotifairError(f"--data-dir {data_dir} is not a folder; give an existing one.")
@@ -102,7 +115,7 @@ def data_folder(data_dir: Path | None) -> Path | None:
 
 
 def download(dataset: str) -> Path:
-    """Fetch a TU dataset through PyG into the cache folder (PyG shows the progress)."""
+    """Download a TU dataset through PyG, which shows the progress, into the cache folder."""
     from torch_geometric.datasets import TUDataset
 
     from motifair.files import cache_folder
@@ -129,7 +142,7 @@ def read_tu(path: Path) -> GraphSet:
 
 
 def write_tu(graphs: GraphSet, folder: Path) -> None:
-    """Write graphs as a TU folder, named by its last part, with node labels and attributes."""
+    """Write graphs in the TU format; files are named after the folder. Edge labels are left out."""
     name, pairs = folder.name, graphs.edge_list()[0]
     tables: dict[str, np.ndarray | None] = {
         "A": np.concatenate([pairs, pairs[:, ::-1]]) + 1,
@@ -148,22 +161,22 @@ def write_tu(graphs: GraphSet, folder: Path) -> None:
 
 
 def check_known(graphs: GraphSet) -> None:
-    """Refuse content that calls itself a published dataset but is not it."""
+    """Raise if the graphs have the name of a published dataset but not its content."""
     known = KNOWN.get(graphs.name)
     if known is None:
         return
-    seen = (
+    actual = (
         len(graphs),
         round(float(graphs.nodes.mean()), 2),
         round(float(graphs.edges.mean()), 2),
         graphs.classes,
     )
     published = (known.graphs, known.nodes, known.edges, known.classes)
-    if seen != published or graphs.digest() != known.digest:
+    if actual != published or graphs.digest() != known.digest:
         raise MotifairError(
             f"This is not the published {graphs.name}: graphs, mean nodes, mean edges and classes "
-            f"are {seen}, published are {published}"
-            + (", but the content differs" if seen == published else "")
+            f"are {actual}, published are {published}"
+            + (", but the content differs" if actual == published else "")
             + ". Get the dataset again, or rename the folder if the graphs are your own."
         )
 
@@ -172,11 +185,11 @@ Reader = Callable[[str], bytes | None]
 
 
 def folder_reader(path: Path) -> tuple[str, Reader]:
-    """Return the name of a TU folder, and what reads its parts."""
+    """Return the name of the dataset in a TU folder, and a function that reads its files."""
     names = sorted(path.glob("*_A.txt"))
     if len(names) != 1:
         raise MotifairError(
-            f"{path} is no TU-format folder: it needs exactly one file NAME_A.txt, beside "
+            f"{path} is no TU-format folder: it needs exactly one file NAME_A.txt, with "
             "NAME_graph_indicator.txt and NAME_graph_labels.txt."
         )
     name = names[0].name.removesuffix("_A.txt")
@@ -189,7 +202,7 @@ def folder_reader(path: Path) -> tuple[str, Reader]:
 
 
 def zip_reader(path: Path, stack: contextlib.ExitStack) -> tuple[str, Reader]:
-    """Return the name of a zipped TU folder, and what reads its parts."""
+    """Return the name of the dataset in a zip, and a function that reads its files."""
     try:
         archive = stack.enter_context(zipfile.ZipFile(path))
     except ZIP_ERRORS as error:
@@ -207,12 +220,12 @@ def zip_reader(path: Path, stack: contextlib.ExitStack) -> tuple[str, Reader]:
 
 
 def corrupt(path: Path) -> MotifairError:
-    """Say that an archive is damaged."""
+    """Return the error for a damaged archive."""
     return MotifairError(f"{path} is corrupt or truncated; get the archive again.")
 
 
 def parse(name: str, read: Reader) -> GraphSet:
-    """Make graphs of the parts of a TU folder."""
+    """Build graphs from the files of a TU dataset, which `read` returns by part."""
 
     def table(part: str, kind: type) -> np.ndarray | None:
         content = read(part)
@@ -234,10 +247,10 @@ def parse(name: str, read: Reader) -> GraphSet:
             ) from error
 
     def required(part: str) -> np.ndarray:
-        found = table(part, np.int64)
-        if found is None:
+        values = table(part, np.int64)
+        if values is None:
             raise MotifairError(f"{name}_{part}.txt is missing; a TU dataset needs it.")
-        return found
+        return values
 
     indicator = required("graph_indicator")[:, 0]
     labels = required("graph_labels")
@@ -252,7 +265,7 @@ def parse(name: str, read: Reader) -> GraphSet:
     if (np.diff(indicator) < 0).any() or indicator.min() < 1 or indicator.max() > len(raw_target):
         raise MotifairError(
             f"{name}_graph_indicator.txt must number the graphs 1 to {len(raw_target)} in order; "
-            "mend the file."
+            "fix the file."
         )
     node_label, edge_label = table("node_labels", np.int64), table("edge_labels", np.int64)
     if edge_label is not None and len(edge_label) != len(edges):

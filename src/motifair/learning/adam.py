@@ -1,7 +1,7 @@
-"""Adam on rows: one optimiser for each agent, all in three tensors.
+"""Adam on the rows of a tensor, one optimiser for each agent.
 
-`torch.optim.Adam` keeps one step count for a whole tensor; here each row has its own, because
-agents of unequal size take unequal numbers of steps.
+`torch.optim.Adam` has one step count for a whole tensor; here each row has its own, because agents
+with different numbers of graphs take different numbers of steps.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Adam", "Moments", "adam_step_"]
 
 @dataclass(frozen=True)
 class Moments:
-    """First and second moments `(R, D)` and the steps taken `(R,)`."""
+    """First and second moments of the gradients, `(R, D)`, and the number of steps, `(R,)`."""
 
     first: Tensor
     second: Tensor
@@ -26,23 +26,23 @@ class Moments:
 
     @classmethod
     def zero(cls, weights: Tensor) -> Moments:
-        """Start for rows of weights `(R, D)`."""
+        """Return the initial moments for weights `(R, D)`."""
         steps = torch.zeros(len(weights), dtype=torch.int64, device=weights.device)
         return cls(torch.zeros_like(weights), torch.zeros_like(weights), steps)
 
     def rows(self, rows: slice | Tensor) -> Moments:
-        """Return the moments of some rows."""
+        """Return the moments of the given rows."""
         return Moments(self.first[rows], self.second[rows], self.steps[rows])
 
     def clone(self) -> Moments:
-        """Return a copy, to be changed."""
+        """Return a copy."""
         return Moments(self.first.clone(), self.second.clone(), self.steps.clone())
 
 
 def adam_step_(
     weights: Tensor, gradient: Tensor, moments: Moments, moving: Tensor, settings: Adam
 ) -> None:
-    """Take one Adam step in the rows that are moving; weights and moments change in place.
+    """Take one Adam step, in place, in the rows where `moving` is true.
 
     >>> w = torch.tensor([[1.0]])
     >>> m = Moments.zero(w)

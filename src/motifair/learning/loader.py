@@ -1,4 +1,4 @@
-"""The training graphs of agents, batch after batch."""
+"""`Loader`: the training batches of a stack of agents."""
 
 from __future__ import annotations
 
@@ -17,10 +17,18 @@ _SHUFFLE = 1
 
 
 class Loader:
-    """The training graphs of a stack of agents, batch after batch.
+    """The training batches of a stack of agents.
 
-    An agent whose graphs fit one batch is collated once. Others are shuffled in every epoch, by
-    their own keys. In a stack an agent that has run out of batches gets empty ones.
+    If the graphs of every agent fit into one batch, they are collated once. Otherwise agents with
+    more graphs are shuffled in every epoch, by their own keys, and agents with fewer batches than
+    others get empty ones at the end.
+
+    Args:
+        shards: The training graphs of each agent.
+        batch_size: Largest number of graphs of an agent in a batch.
+        device: Where batches are stored.
+        dtype: Type of their floating-point tensors.
+        layers: See `collate`.
     """
 
     def __init__(
@@ -38,7 +46,7 @@ class Loader:
         self._all = torch.ones(len(shards), dtype=torch.bool, device=device)
 
     def epoch(self, keys: Tensor, epoch: int) -> Iterator[tuple[Batch, Tensor]]:
-        """Yield batches and which rows have something in them."""
+        """Yield the batches of an epoch, each with the mask `(R,)` of agents that have graphs."""
         if self.stack is None:
             yield self.full, self._all
             return
@@ -47,7 +55,7 @@ class Loader:
             order(k, n) if n > self.batch_size else torch.arange(n, device=keys.device)
             for k, n in zip(keys, self.sizes, strict=True)
         ]
-        # All orders at once: each transfer would wait for the device.
+        # One transfer for all agents: each waits for the device.
         places = torch.split(torch.cat(orders).cpu(), self.sizes)
         chosen = [p.numpy() + f for p, f in zip(places, self.stack.first[:-1], strict=True)]
         starts = range(0, max(self.sizes), self.batch_size)
@@ -59,10 +67,10 @@ class Loader:
         if self.stack.device.type == "cpu":
             yield from map(self.stack.cut, parts)
             return
-        # While the host starts the kernels of one step, another thread cuts the next batch.
-        with ThreadPoolExecutor(1) as ahead:
-            coming = ahead.submit(self.stack.cut, parts[0])
+        # While the host launches the kernels of one step, another thread cuts the next batch.
+        with ThreadPoolExecutor(1) as executor:
+            following = executor.submit(self.stack.cut, parts[0])
             for part in parts[1:]:
-                batch, coming = coming.result(), ahead.submit(self.stack.cut, part)
+                batch, following = following.result(), executor.submit(self.stack.cut, part)
                 yield batch
-            yield coming.result()
+            yield following.result()

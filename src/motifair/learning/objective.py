@@ -1,4 +1,4 @@
-"""What an agent minimises: a sum of terms, each a number for every row of the stack."""
+"""The training objective of an agent: a sum of terms, each `(R,)` for a stack of R agents."""
 
 from __future__ import annotations
 
@@ -12,8 +12,18 @@ from motifair.motifs.prototypes import local_prototypes, prototype_distance
 
 
 @dataclass(frozen=True)
-class Pass:
-    """One forward pass over a batch, as the terms of an objective see it."""
+class ForwardPass:
+    """Inputs and outputs of one forward pass, from which the terms of the objective are computed.
+
+    Attributes:
+        batch: The graphs of R agents.
+        weights: The current weights, `(R, D)`.
+        received: The weights at the start of the round, `(R, D)`.
+        embedding: The graph embeddings, `(R, G, H)`.
+        log_probabilities: Log-probabilities of the classes, `(R, G, classes)`.
+        prototypes: The global prototypes of the agents' motifs, `(M, H)`, if the method uses them.
+        active: Which motifs have a global prototype, `(M,)`.
+    """
 
     batch: Batch
     weights: Tensor
@@ -25,14 +35,14 @@ class Pass:
 
 
 class Term(Protocol):
-    """A term of the objective: `(R,)` from a forward pass."""
+    """A term of the objective, computed from a forward pass."""
 
-    def __call__(self, forward: Pass) -> Tensor:
-        """Return the loss of every row."""
+    def __call__(self, forward: ForwardPass) -> Tensor:
+        """Return the loss of every agent, `(R,)`."""
         ...
 
 
-def supervised(forward: Pass) -> Tensor:
+def supervised(forward: ForwardPass) -> Tensor:
     """L_S of E13: mean negative log-likelihood over each agent's graphs, `(R,)`."""
     return (forward.log_probabilities * forward.batch.label_weight).sum(dim=(1, 2))
 
@@ -41,24 +51,25 @@ def supervised(forward: Pass) -> Tensor:
 class PrototypeTerm:
     """E13: λ Σ_k d(c_{i,k}, c_{N,k}) over the motifs in the batch that have a global prototype.
 
-    `reduce="mean"` divides by their number. The global prototypes are constants.
+    `weight` is λ, `distance` the kind of `prototype_distance`; `reduce="mean"` divides by the
+    number of motifs. The global prototypes are constants.
     """
 
     weight: float
     distance: str
     reduce: str
 
-    def __call__(self, forward: Pass) -> Tensor:
-        """Return the term for every row."""
+    def __call__(self, forward: ForwardPass) -> Tensor:
+        """Return the term of every agent, `(R,)`."""
         assert forward.prototypes is not None
         assert forward.active is not None
         batch = forward.batch
-        active = batch.of_motifs(forward.active)
+        active = batch.select_motifs(forward.active)
         used = (active & (batch.motif_weight > 0)).to(forward.embedding.dtype)
         local = local_prototypes(forward.embedding, batch)
-        reference = batch.of_motifs(forward.prototypes.detach())
-        apart = prototype_distance(local, reference, self.distance) * used
-        total = _row_sums(apart, batch)
+        reference = batch.select_motifs(forward.prototypes.detach())
+        distance = prototype_distance(local, reference, self.distance) * used
+        total = _row_sums(distance, batch)
         if self.reduce == "mean":
             total = total / _row_sums(used, batch).clamp(min=1)
         return self.weight * total
@@ -66,17 +77,17 @@ class PrototypeTerm:
 
 @dataclass(frozen=True)
 class ProximalTerm:
-    """(μ/2)·|w − w_received|² over the shared parameters (FedProx)."""
+    """(μ/2)·|w − w_received|² over the shared parameters (FedProx); `weight` is μ."""
 
     weight: float
     shared: slice
 
-    def __call__(self, forward: Pass) -> Tensor:
-        """Return the term for every row."""
+    def __call__(self, forward: ForwardPass) -> Tensor:
+        """Return the term of every agent, `(R,)`."""
         moved = (forward.weights - forward.received)[:, self.shared]
         return self.weight / 2 * (moved * moved).sum(dim=1)
 
 
 def _row_sums(values: Tensor, batch: Batch) -> Tensor:
-    """Add up what belongs to the same agent, `(M,) -> (R,)`."""
+    """Sum values of motifs over the motifs of each agent, `(M,) -> (R,)`."""
     return batch.motif_rows(values[:, None])[:, 0]

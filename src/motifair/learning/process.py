@@ -1,7 +1,8 @@
-"""A process that computes for long: one thread, memory that stays, a collector that is brief.
+"""Process settings for long training runs.
 
-Training frees and allocates the same megabyte blocks hundreds of times a round. By default the C
-library hands such blocks back to the system each time and takes page faults to get them again;
+These are single-threaded tensor operations, an allocator that keeps freed pages, and a frozen
+garbage collector. Training frees and allocates the same megabyte blocks hundreds of times a round.
+By default glibc returns such blocks to the system each time and takes page faults to get them back;
 with two threads this costs more than the arithmetic (an elementwise product took twelve times as
 long in two threads as in one). Here freed blocks stay in one pool.
 """
@@ -21,26 +22,31 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -2, -3, -8
 
 @functools.cache
 def keep_freed_memory() -> bool:
-    """Tell glibc's allocator, once in a process; on other systems do nothing and return False."""
+    """Configure glibc's allocator, once per process, to keep freed memory.
+
+    Returns whether it was configured: other C libraries have no `mallopt`.
+    """
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError, TypeError):
         return False
     settings = {
         _ARENA_MAX: 1,
-        _MMAP_THRESHOLD: 32 << 20,  # the largest it takes
+        _MMAP_THRESHOLD: 32 << 20,  # the largest value it accepts
         _TRIM_THRESHOLD: 2**31 - 1,
         _TOP_PAD: 64 << 20,
     }
-    taken = [mallopt(option, value) for option, value in settings.items()]
-    return all(t == 1 for t in taken)
+    accepted = [mallopt(option, value) for option, value in settings.items()]
+    return all(a == 1 for a in accepted)
 
 
 @contextmanager
-def steady_process() -> Iterator[None]:
-    """Let agents be the unit of parallel work, so that results do not depend on the machine; keep
-    freed memory; and keep the garbage collector from what is loaded by now, which stays: it would
-    go through all of it every few rounds. What the work leaves behind is collected at its end.
+def training_process() -> Iterator[None]:
+    """Apply the process settings for a long training run, and restore them at its end.
+
+    Tensor operations use one thread: agents are the unit of parallel work, and results do not
+    depend on the number of cores. The garbage collector ignores the objects that exist at the start
+    (it would scan them every few rounds) and collects the others at the end.
     """
     keep_freed_memory()
     before = torch.get_num_threads()

@@ -1,7 +1,7 @@
-"""Random bits as a pure function of (seed, agent, round, step, layer, index).
+"""Counter-based random bits: a pure function of (seed, agent, round, step, layer, index).
 
-Nothing is drawn in order, so an agent's bits do not depend on who else is in the stack, on the
-number of workers, or on the device: the arithmetic is 64-bit integer arithmetic everywhere.
+There is no generator state, so an agent's bits do not depend on the other agents in the stack, on
+the number of workers, or on the device: all arithmetic is on 64-bit integers.
 """
 
 from __future__ import annotations
@@ -27,31 +27,28 @@ def stream_keys(seed: int, agents: Sequence[str], device: torch.device) -> Tenso
 
 
 def derive_seed(seed: int, purpose: str) -> int:
-    """Return a seed for another purpose that shares no bits with `seed`'s own use.
-
-    Training alone, training alone again, and the own models of a federation have one each.
-    """
+    """Return an independent seed for a purpose, such as training alone or the own models."""
     digest = hashlib.blake2b(f"{seed}/{purpose}".encode(), digest_size=4).digest()
     return int.from_bytes(digest, "big")
 
 
 def fold(keys: Tensor, *counters: int | Tensor) -> Tensor:
-    """Derive keys from keys and counters, one after another."""
+    """Derive keys from keys and counters, folded in one after another."""
     for counter in counters:
         keys = mix(keys, counter)
     return keys
 
 
 def order(key: Tensor, n: int) -> Tensor:
-    """Return a random order of n things for one key."""
+    """Return a random permutation of n for one key."""
     return torch.argsort(random_words(key.reshape(1), n)[0], stable=True)
 
 
 class DropoutBits:
-    """Keyed bits that say which units dropout keeps, 64 to a word.
+    """Draws keyed dropout masks: one bit per unit, 64 units to a word.
 
-    At rate ½ a random bit serves one unit; otherwise a random byte does, so that the rate is met
-    to 1/256.
+    At rate ½ each unit uses one random bit; otherwise it uses one random byte, so that the rate is
+    a multiple of 1/256. Kept units are multiplied by `scale`.
     """
 
     def __init__(self, rate: float, device: torch.device) -> None:
@@ -59,14 +56,14 @@ class DropoutBits:
         self.place = torch.tensor([1, 2, 4, 8, 16, 32, 64, 128], dtype=torch.uint8, device=device)
 
     def __call__(self, keys: Tensor, units: Sequence[int]) -> list[Tensor]:
-        """Return for each layer the bits of its units in every row, `(R, words)`."""
+        """Return the masks of every layer, `(R, words)`, given its number of units per row."""
         words = [-(-n // 64) for n in units]
         layer_keys = fold(keys, torch.arange(len(units), device=keys.device)[:, None])
         bits = self.draw(layer_keys.flatten(), max(words)).view(len(units), len(keys), -1)
         return [b[:, :n] for b, n in zip(bits, words, strict=True)]
 
     def draw(self, keys: Tensor, words: int) -> Tensor:
-        """Return bits for each key, `(K, words)`."""
+        """Return mask bits for each key, `(K, words)`."""
         if self.rate == 0.5:
             return random_words(keys, words)
         byte = random_words(keys, 8 * words).view(torch.uint8)

@@ -1,4 +1,4 @@
-"""Local training of a stack of agents: the only training loop there is."""
+"""Local training of a stack of agents."""
 
 from __future__ import annotations
 
@@ -10,18 +10,24 @@ from torch import Tensor
 from motifair.graphs.batch import Batch
 from motifair.learning.adam import Adam, Moments, adam_step_
 from motifair.learning.loader import Loader
-from motifair.learning.objective import Pass, Term
+from motifair.learning.objective import ForwardPass, Term
 from motifair.learning.randomness import DropoutBits, fold
 from motifair.models import Model
-from motifair.models.perceptron import ALL, Keep
+from motifair.models.perceptron import NO_DROPOUT, DropoutMask
 
-_DROPOUT = 2  # beside the shuffle of learning/loader.py
+_DROPOUT = 2  # counter of the random stream; learning/loader.py uses 1 for shuffling
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What local training leaves: new weights and moments, the mean loss `(R,)`, and the mean and
-    the last gradient over its steps `(R, D)`.
+    """Result of local training.
+
+    Attributes:
+        weights: The trained weights, `(R, D)`.
+        moments: The moments of the optimisers.
+        loss: Mean loss over the steps, `(R,)`.
+        gradient: Mean gradient over the steps, `(R, D)`.
+        last_gradient: Gradient of the last step, `(R, D)`.
     """
 
     weights: Tensor
@@ -33,7 +39,7 @@ class Trained:
 
 @dataclass(frozen=True)
 class LocalTraining:
-    """How agents train: model, terms of the objective, and the optimiser's settings."""
+    """Settings of local training: model, terms of the objective, epochs, optimiser, dropout."""
 
     model: Model
     terms: tuple[Term, ...]
@@ -50,7 +56,16 @@ class LocalTraining:
         prototypes: Tensor | None,
         active: Tensor | None,
     ) -> Trained:
-        """Train rows `(R, D)` for some epochs; `keys` `(R,)` are the agents' keys of this round."""
+        """Train R agents for `epochs` epochs.
+
+        Args:
+            weights: The weights at the start, `(R, D)`; left unchanged.
+            moments: The moments of the optimisers; left unchanged.
+            loader: The agents' training graphs.
+            keys: The agents' random keys of this round, `(R,)`.
+            prototypes: The global prototypes of the agents' motifs, `(M, H)`, or None.
+            active: Which motifs have a global prototype, `(M,)`, or None.
+        """
         received, weights, moments = weights, weights.clone(), moments.clone()
         taken = torch.zeros(len(weights), dtype=torch.int64, device=weights.device)
         loss_sum: Tensor | int = 0
@@ -81,20 +96,22 @@ class LocalTraining:
         prototypes: Tensor | None,
         active: Tensor | None,
     ) -> Tensor:
-        """Return the objective of every row on one batch, in training mode."""
-        keep = self._keep(keys, batch)
+        """Return the objective of every agent on one batch, with dropout, `(R,)`."""
+        keep = self._masks(keys, batch)
         embedding = self.model.embed(weights, batch, keep)
         log_probabilities = self.model.classify(weights, embedding, keep)
-        forward = Pass(batch, weights, received, embedding, log_probabilities, prototypes, active)
+        forward = ForwardPass(
+            batch, weights, received, embedding, log_probabilities, prototypes, active
+        )
         total = self.terms[0](forward)
         for term in self.terms[1:]:
             total = total + term(forward)
         return total
 
-    def _keep(self, keys: Tensor, batch: Batch) -> list[Keep]:
-        """Draw the dropout of one step: for each layer's nodes, and for the graphs."""
+    def _masks(self, keys: Tensor, batch: Batch) -> list[DropoutMask]:
+        """Draw the dropout masks of one step: for the nodes of each layer, and for the graphs."""
         layers, hidden, graphs = self.model.layers, self.model.hidden, batch.target.shape[1]
         if self.dropout.rate == 0:
-            return [ALL] * (layers + 1)
+            return [NO_DROPOUT] * (layers + 1)
         units = [batch.nodes * hidden] * layers + [graphs * hidden]
-        return [Keep(bits, self.dropout.scale) for bits in self.dropout(keys, units)]
+        return [DropoutMask(bits, self.dropout.scale) for bits in self.dropout(keys, units)]

@@ -1,4 +1,4 @@
-"""Batched graph networks over one flat parameter buffer."""
+"""Graph networks for stacks of agents; each agent's parameters are one flat row."""
 
 from motifair.models.base import Model
 from motifair.models.gin import GIN

@@ -8,16 +8,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from motifair.graphs.batch import Batch, Still
-from motifair.models.base import Model, kept, linear_parts
-from motifair.models.perceptron import ALL, Keep, Mlp, Pass, backward, forward, in_rows
+from motifair.graphs.batch import Batch, DistinctNodes
+from motifair.models.base import Model, layer_mask, linear_parts
+from motifair.models.perceptron import (
+    NO_DROPOUT,
+    Activations,
+    DropoutMask,
+    Mlp,
+    backward,
+    forward,
+    sum_rows,
+)
 
 
 class GIN(Model):
     """layers × {MLP of the sum over a node and its neighbours, ReLU, dropout}, then sum pooling.
 
-    This is where a simulation spends its time, so the gradient is written out: one step of
-    autograd instead of dozens, and gradients land in the flat row they belong to.
+    A simulation spends most of its time here, so the backward pass is explicit: one autograd node
+    instead of dozens, which returns the gradient as a flat row.
     """
 
     summed_inputs = True
@@ -30,30 +38,30 @@ class GIN(Model):
             parts += linear_parts(f"convs.{k}.nn.2", self.hidden, self.hidden)
         return parts
 
-    def embed(self, weights: Tensor, batch: Batch, keep: Sequence[Keep] = ()) -> Tensor:
-        """Return the graph embeddings; the first convolution works on distinct inputs.
+    def embed(self, weights: Tensor, batch: Batch, keep: Sequence[DropoutMask] = ()) -> Tensor:
+        """Return the graph embeddings, `(R, G, H)`; the first convolution uses distinct inputs.
 
-        Without dropout and gradients all of them do.
+        Without dropout and gradients all convolutions do.
         """
-        if batch.still is not None and not keep and not torch.is_grad_enabled():
-            return self.embed_still(weights, batch, batch.still)
+        if batch.distinct is not None and not keep and not torch.is_grad_enabled():
+            return self.embed_distinct(weights, batch, batch.distinct)
         result: Tensor = _Embed.apply(weights, self, batch, keep)  # type: ignore[no-untyped-call]
         return result
 
-    def embed_still(self, weights: Tensor, batch: Batch, still: Still) -> Tensor:
-        """Embed graphs layer by layer on the nodes that are distinct there."""
+    def embed_distinct(self, weights: Tensor, batch: Batch, distinct: DistinctNodes) -> Tensor:
+        """Return the graph embeddings, computed on the distinct nodes of each layer."""
         x = self.first(weights, batch)
         for k, mlp in enumerate(self.perceptrons(weights)):
-            x = forward(x, mlp, None if k == 0 else still.levels[k - 1], None, ALL).y
-        return in_rows(still.pool, x)
+            x = forward(x, mlp, None if k == 0 else distinct.levels[k - 1], None, NO_DROPOUT).y
+        return sum_rows(distinct.pool, x)
 
     @property
-    def still_layers(self) -> int:
+    def distinct_layers(self) -> int:
         """All layers: each sums over closed neighbourhoods."""
         return self.layers
 
     def perceptrons(self, weights: Tensor) -> list[Mlp]:
-        """Return the parameters of every convolution, as views of the rows."""
+        """Return the parameters of every convolution, as views of the weights."""
         parts = self.layout.split(weights)[2:-4]
         return [Mlp(*parts[4 * k : 4 * k + 4]) for k in range(self.layers)]
 
@@ -61,30 +69,30 @@ class GIN(Model):
 class _Embed(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, weights: Tensor, model: GIN, batch: Batch, keep: Sequence[Keep]
+        ctx: Any, weights: Tensor, model: GIN, batch: Batch, keep: Sequence[DropoutMask]
     ) -> Tensor:
-        passes: list[Pass] = []
+        layers: list[Activations] = []
         x = model.first(weights, batch)
         for k, mlp in enumerate(model.perceptrons(weights)):
             before = None if k == 0 else batch.closed.forward
             after = batch.spread.forward if k == 0 else None
-            passes.append(forward(x, mlp, before, after, kept(keep, k)))
-            x = passes[-1].y
+            layers.append(forward(x, mlp, before, after, layer_mask(keep, k)))
+            x = layers[-1].y
         ctx.model, ctx.batch, ctx.keep = model, batch, keep
-        ctx.save_for_backward(weights, *(tensor for done in passes for tensor in done))
-        return in_rows(batch.pool.forward, x)
+        ctx.save_for_backward(weights, *(tensor for layer in layers for tensor in layer))
+        return sum_rows(batch.pool.forward, x)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         weights, *tensors = ctx.saved_tensors
         model, batch = ctx.model, ctx.batch
         mlps, parts = model.perceptrons(weights), [torch.zeros_like(model.layout.tail(weights))]
-        g = in_rows(batch.pool.backward, gradient)
+        g = sum_rows(batch.pool.backward, gradient)
         for k in reversed(range(model.layers)):
             before = None if k == 0 else batch.closed.backward
             after = batch.spread.backward if k == 0 else None
-            done = Pass(*tensors[4 * k : 4 * k + 4])
-            g, found = backward(g, done, mlps[k], before, after, kept(ctx.keep, k).scale)
-            parts = [tensor.flatten(1) for tensor in found] + parts
-        first = in_rows(batch.inputs.backward, g).flatten(1)
+            layer = Activations(*tensors[4 * k : 4 * k + 4])
+            g, of_mlp = backward(g, layer, mlps[k], before, after, layer_mask(ctx.keep, k).scale)
+            parts = [tensor.flatten(1) for tensor in of_mlp] + parts
+        first = sum_rows(batch.inputs.backward, g).flatten(1)
         return torch.cat([first, *parts], dim=1), None, None, None

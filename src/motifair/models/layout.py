@@ -1,4 +1,4 @@
-"""Names for the slices of a flat parameter row."""
+"""`Layout`: names and shapes of the parameters in a flat row."""
 
 from __future__ import annotations
 
@@ -13,10 +13,17 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Layout:
-    """The parameters of a model in the order in which a row of weights `(D,)` holds them.
+    """The parameters of a model, in their order within a row of weights `(D,)`.
 
-    Matrices are stored `(inputs, outputs)`: the transpose of `torch.nn.Linear`. `bounds` are those
-    of initial weights, by name, where they are not those of `torch.nn.Linear`.
+    Attributes:
+        names: Name of each parameter, as in the model's state dict.
+        shapes: Shape of each; matrices are `(inputs, outputs)`, the transpose of
+            `torch.nn.Linear`.
+        bounds: Bounds of initial weights by name, where not those of `torch.nn.Linear`.
+
+    >>> layout = Layout(("weight", "bias"), ((2, 3), (3,)))
+    >>> layout.size, layout.unpack(torch.zeros(5, 9))["weight"].shape
+    (9, torch.Size([5, 2, 3]))
     """
 
     names: tuple[str, ...]
@@ -25,35 +32,38 @@ class Layout:
 
     @functools.cached_property
     def sizes(self) -> tuple[int, ...]:
-        """Scalars in each parameter."""
+        """Number of scalars in each parameter."""
         return tuple(math.prod(s) for s in self.shapes)
 
     @functools.cached_property
     def size(self) -> int:
-        """D, the scalars of a whole row."""
+        """D, the number of scalars in a row."""
         return sum(self.sizes)
 
     def unpack(self, weights: Tensor) -> dict[str, Tensor]:
-        """Split `(R, D)` rows into named stacks `(R, *shape)`; views, differentiable."""
+        """Split rows `(R, D)` into differentiable views `(R, *shape)` by name."""
         return dict(zip(self.names, self.split(weights), strict=True))
 
     def split(self, weights: Tensor) -> list[Tensor]:
-        """Split rows into stacks `(R, *shape)` in the order of names; views, differentiable."""
+        """Split rows `(R, D)` into differentiable views `(R, *shape)` in the order of `names`."""
         rows = len(weights)
         parts = torch.split_with_sizes(weights, self.sizes, dim=1)
         return [p.view(rows, *s) for p, s in zip(parts, self.shapes, strict=True)]
 
     def head(self, weights: Tensor) -> list[Tensor]:
-        """Return the last four of `split`: weights and biases of the classifier."""
+        """Return the last four parts of `split`: weights and biases of the classifier."""
         parts = torch.split_with_sizes(self.tail(weights), self.sizes[-4:], dim=1)
         return [p.view(len(weights), *s) for p, s in zip(parts, self.shapes[-4:], strict=True)]
 
     def tail(self, weights: Tensor) -> Tensor:
-        """Return the part of each row that the classifier has, its end."""
+        """Return the part of each row with the parameters of the classifier, its end."""
         return weights[:, self.size - sum(self.sizes[-4:]) :]
 
     def span(self, prefix: str) -> slice:
-        """Return the part of a row whose names start with `prefix` (they must be adjacent)."""
+        """Return the slice of a row with the parameters whose names start with `prefix`.
+
+        They must be adjacent.
+        """
         inside = [name.startswith(prefix) for name in self.names]
         first = inside.index(True)
         last = len(inside) - inside[::-1].index(True)
@@ -61,20 +71,27 @@ class Layout:
         return slice(sum(self.sizes[:first]), sum(self.sizes[:last]))
 
     def shared(self, share: str) -> slice:
-        """Return the part of a row that agents exchange: `all`, `none`, `conv`, or `structure`."""
+        """Return the slice of a row that agents exchange.
+
+        `share` is `all`, `none`, `conv` (graph convolutions) or `structure` (FedStar's channel).
+        """
         if share in ("all", "none"):
             return slice(0, self.size if share == "all" else 0)
         return self.span({"conv": "convs.", "structure": "structure"}[share])
 
     def tensor_sizes(self, part: slice) -> tuple[int, ...]:
-        """Return the sizes of the parameters inside a part of a row."""
+        """Return the sizes of the parameters inside a slice of a row."""
         ends = torch.tensor(self.sizes).cumsum(0).tolist()
         return tuple(
             n for n, e in zip(self.sizes, ends, strict=True) if part.start < e <= part.stop
         )
 
     def initial(self, seed: int, dtype: torch.dtype) -> Tensor:
-        """Draw a row `(D,)`, uniform within ±`bounds`, or ±1/√inputs as `torch.nn.Linear` does."""
+        """Draw initial weights `(D,)`, uniform within ±`bounds`, by default ±1/√inputs.
+
+        The default is that of `torch.nn.Linear`. Draws are in double precision, then rounded to
+        `dtype`, so that they do not depend on it.
+        """
         generator = torch.Generator().manual_seed(seed)
         drawn = torch.rand(self.size, generator=generator, dtype=torch.float64) * 2 - 1
         bounds = []
@@ -86,12 +103,12 @@ class Layout:
         return (drawn * torch.cat(bounds)).to(dtype)
 
     def to_state_dict(self, row: Tensor) -> dict[str, Tensor]:
-        """Return one row as the state of the same model built from `torch.nn.Linear` parts."""
+        """Return a row `(D,)` as the state dict of the same model made of `torch.nn` modules."""
         parts = self.unpack(row[None])
         return {
             name: p[0].t().clone(memory_format=torch.contiguous_format) for name, p in parts.items()
         }
 
     def from_state_dict(self, state: dict[str, Tensor]) -> Tensor:
-        """Undo `to_state_dict`."""
+        """Return the row `(D,)` of a state dict made by `to_state_dict`."""
         return torch.cat([state[n].t().flatten() for n in self.names])

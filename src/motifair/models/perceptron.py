@@ -1,7 +1,7 @@
-"""What networks are made of between bag sums: linear maps, ReLU and dropout, with few passes.
+"""Two-layer perceptrons with ReLU and dropout, with explicit forward and backward passes.
 
-PyTorch's own chain of linear, ReLU and dropout stores every link for the backward pass. The
-result alone is enough: where it is positive the chain let the value through, elsewhere not.
+PyTorch's linear, ReLU and dropout each store tensors for the backward pass. The output alone is
+enough: the gradient passes where the output is positive, and is zero elsewhere.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from motifair.bag_sum import Bags, BagSum
 from motifair.kernels import dense, dense_backward, rectify_, rectify_backward
 
 
-class Keep(NamedTuple):
-    """Which units dropout keeps: bits `(R, words)` (none: all of them), and what scales them."""
+class DropoutMask(NamedTuple):
+    """The units that dropout keeps: bits `(R, words)` (None: all), and the factor of kept units."""
 
     bits: Tensor | None = None
     scale: float = 1.0
 
 
-ALL = Keep()
+NO_DROPOUT = DropoutMask()
 
 
-def rectify(x: Tensor, keep: Keep = ALL) -> Tensor:
-    """Return dropout(ReLU(x)), `(R, n, H)`, in the memory of x."""
+def rectify(x: Tensor, keep: DropoutMask = NO_DROPOUT) -> Tensor:
+    """Return dropout(ReLU(x)), `(R, n, H)`, computed in place."""
     result: Tensor = _Rectify.apply(x, keep)  # type: ignore[no-untyped-call]
     return result
 
@@ -36,11 +36,12 @@ def perceptron(
     first: tuple[Tensor, Tensor],
     second: tuple[Tensor, Tensor],
     before: BagSum,
-    keep: Keep = ALL,
+    keep: DropoutMask = NO_DROPOUT,
 ) -> Tensor:
-    """Return dropout(ReLU(ReLU(before(x)·W₁ + b₁)·W₂ + b₂)), with `(weight, bias)` pairs.
+    """Return dropout(ReLU(ReLU(before(x)·W₁ + b₁)·W₂ + b₂)), `(R, n, in) -> (R, m, H)`.
 
-    `before` is a sum over the rows of the flattened stack.
+    `first` and `second` are pairs of weight and bias; `before` maps the rows of the flattened
+    stack, R·n → R·m.
     """
     result: Tensor = _Perceptron.apply(x, *first, *second, before, keep)  # type: ignore[no-untyped-call]
     return result
@@ -48,7 +49,7 @@ def perceptron(
 
 class _Rectify(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, keep: Keep) -> Tensor:
+    def forward(ctx: Any, x: Tensor, keep: DropoutMask) -> Tensor:
         ctx.mark_dirty(x)
         ctx.scale = keep.scale
         y = rectify_(x, None, *keep)
@@ -61,8 +62,8 @@ class _Rectify(torch.autograd.Function):
         return rectify_backward(gradient, y, ctx.scale)[0], None
 
 
-class Pass(NamedTuple):
-    """What a perceptron computed on its way, for the way back; `y` is what came out."""
+class Activations(NamedTuple):
+    """Intermediate results of a perceptron for its backward pass; `y` is the output."""
 
     inputs: Tensor
     hidden: Tensor
@@ -71,7 +72,7 @@ class Pass(NamedTuple):
 
 
 class Mlp(NamedTuple):
-    """Weights and biases of a perceptron, or their gradients."""
+    """Weights and biases of a two-layer perceptron, or their gradients."""
 
     weight1: Tensor
     bias1: Tensor
@@ -79,32 +80,34 @@ class Mlp(NamedTuple):
     bias2: Tensor
 
 
-def forward(x: Tensor, w: Mlp, before: Bags | None, after: Bags | None, keep: Keep) -> Pass:
-    """Compute `perceptron`, without autograd."""
-    inputs = x if before is None else in_rows(before, x)
-    hidden = dense(inputs, w.weight1, w.bias1, *ALL)
-    inner = y = dense(hidden, w.weight2, w.bias2, *(keep if after is None else ALL))
+def forward(
+    x: Tensor, w: Mlp, before: Bags | None, after: Bags | None, keep: DropoutMask
+) -> Activations:
+    """Compute `perceptron` without autograd; `after` maps rows before dropout is applied."""
+    inputs = x if before is None else sum_rows(before, x)
+    hidden = dense(inputs, w.weight1, w.bias1, *NO_DROPOUT)
+    inner = y = dense(hidden, w.weight2, w.bias2, *(keep if after is None else NO_DROPOUT))
     if after is not None:
-        y = rectify_(in_rows(after, inner), None, *keep)
-    return Pass(inputs, hidden, inner, y)
+        y = rectify_(sum_rows(after, inner), None, *keep)
+    return Activations(inputs, hidden, inner, y)
 
 
 def backward(
-    g: Tensor, done: Pass, w: Mlp, before: Bags | None, after: Bags | None, scale: float
+    g: Tensor, saved: Activations, w: Mlp, before: Bags | None, after: Bags | None, scale: float
 ) -> tuple[Tensor, Mlp]:
-    """Return the gradients of what went in and of the weights; bags are the transposed ones."""
+    """Return the gradients of the input and of the weights; the bags are the transposed ones."""
     if after is not None:
-        # What is spread is not negative, so a second ReLU changes nothing.
-        g, scale = in_rows(after, rectify_backward(g, done.y, scale)[0]), 1.0
-    g, weight2, bias2 = dense_backward(g, done.inner, done.hidden, w.weight2, scale)
-    g, weight1, bias1 = dense_backward(g, done.hidden, done.inputs, w.weight1, 1.0)
+        # The rows that `after` maps are not negative, so its ReLU changes nothing.
+        g, scale = sum_rows(after, rectify_backward(g, saved.y, scale)[0]), 1.0
+    g, weight2, bias2 = dense_backward(g, saved.inner, saved.hidden, w.weight2, scale)
+    g, weight1, bias1 = dense_backward(g, saved.hidden, saved.inputs, w.weight1, 1.0)
     if before is not None:
-        g = in_rows(before, g)
+        g = sum_rows(before, g)
     return g, Mlp(weight1, bias1, weight2, bias2)
 
 
-def in_rows(bags: Bags, x: Tensor) -> Tensor:
-    """Apply bags to the flattened rows of a stack, `(R, n, H) -> (R, m, H)`."""
+def sum_rows(bags: Bags | BagSum, x: Tensor) -> Tensor:
+    """Apply bag sums to the rows of a flattened stack, `(R, n, H) -> (R, m, H)`."""
     rows, _, hidden = x.shape
     return bags(x.reshape(-1, hidden)).view(rows, -1, hidden)
 
@@ -119,16 +122,16 @@ class _Perceptron(torch.autograd.Function):
         w2: Tensor,
         b2: Tensor,
         before: BagSum,
-        keep: Keep,
+        keep: DropoutMask,
     ) -> Tensor:
         w = Mlp(w1, b1, w2, b2)
-        done = forward(x, w, before.forward, None, keep)
+        result = forward(x, w, before.forward, None, keep)
         ctx.before, ctx.scale = before, keep.scale
-        ctx.save_for_backward(*w, *done)
-        return done.y
+        ctx.save_for_backward(*w, *result)
+        return result.y
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        w, done = Mlp(*ctx.saved_tensors[:4]), Pass(*ctx.saved_tensors[4:])
-        g, of_weights = backward(gradient, done, w, ctx.before.backward, None, ctx.scale)
+        w, saved = Mlp(*ctx.saved_tensors[:4]), Activations(*ctx.saved_tensors[4:])
+        g, of_weights = backward(gradient, saved, w, ctx.before.backward, None, ctx.scale)
         return g, *of_weights, None, None

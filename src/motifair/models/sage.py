@@ -8,27 +8,27 @@ import torch
 from torch import Tensor
 
 from motifair.graphs.batch import Batch
-from motifair.models.base import Model, kept, linear, linear_parts, over_nodes
-from motifair.models.perceptron import Keep, rectify
+from motifair.models.base import Model, layer_mask, linear, linear_parts
+from motifair.models.perceptron import DropoutMask, rectify, sum_rows
 
 
 class SAGE(Model):
     """layers × {W_r·h + W_l·(mean of the neighbours' h) + b, ReLU, dropout}, then sum pooling."""
 
     def body(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Return for each convolution the map of the neighbours' mean, and of the node itself."""
+        """Return the layers of each convolution: for the neighbours' mean and for the node."""
         parts = []
         for k in range(self.layers):
             parts += linear_parts(f"convs.{k}.lin_l", self.hidden, self.hidden)
             parts.append((f"convs.{k}.lin_r.weight", (self.hidden, self.hidden)))
         return parts
 
-    def embed(self, weights: Tensor, batch: Batch, keep: Sequence[Keep] = ()) -> Tensor:
-        """Return the graph embeddings; an isolated node's neighbours have mean 0."""
+    def embed(self, weights: Tensor, batch: Batch, keep: Sequence[DropoutMask] = ()) -> Tensor:
+        """Return the graph embeddings, `(R, G, H)`; for an isolated node the mean is 0."""
         p = self.layout.unpack(weights)
-        x = over_nodes(batch.spread, self.first(weights, batch))
+        x = sum_rows(batch.spread, self.first(weights, batch))
         for k in range(self.layers):
-            mean = (over_nodes(batch.closed, x) - x) / batch.degree.clamp(min=1)
+            mean = (sum_rows(batch.closed, x) - x) / batch.degree.clamp(min=1)
             own = torch.bmm(x, p[f"convs.{k}.lin_r.weight"])
-            x = rectify(linear(mean, p, f"convs.{k}.lin_l") + own, kept(keep, k))
-        return over_nodes(batch.pool, x)
+            x = rectify(linear(mean, p, f"convs.{k}.lin_l") + own, layer_mask(keep, k))
+        return sum_rows(batch.pool, x)

@@ -1,4 +1,4 @@
-"""FedStar's network: what nodes look like is personal, how they are connected is shared."""
+"""FedStar's network: a personal channel for node features, a shared one for structure."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from torch import Tensor
 
 from motifair.graphs.batch import Batch
 from motifair.graphs.features import DEGREES, WALKS
-from motifair.models.base import Model, kept, linear, linear_parts, over_nodes, pair
-from motifair.models.perceptron import Keep, perceptron
+from motifair.models.base import Model, layer_mask, linear, linear_parts, pair
+from motifair.models.perceptron import DropoutMask, perceptron, sum_rows
 
 
 class Star(Model):
-    """Two channels: x by GIN on [x ; s], s by GCN and tanh on structural inputs; x reads the s of
-    the layer before. The merged channels are summed over a graph.
+    """Two channels: x by GIN on [x ; s], s by GCN and tanh on structural inputs; then sum pooling.
+
+    In each layer x reads the s of the previous layer; at the end a linear layer merges both.
     """
 
     structure = True
 
     def body(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Return the personal GINs, the structure channel (adjacent: it is shared), the merge."""
+        """Return the personal GINs, the structure channel (adjacent, to be shared), the merge."""
         H = self.hidden
         parts: list[tuple[str, tuple[int, ...]]] = []
         for k in range(self.layers):
@@ -34,7 +35,7 @@ class Star(Model):
         return parts + linear_parts("merge", 2 * H, H)
 
     def initial_bounds(self) -> dict[str, float]:
-        """Return those of PyG's `GCNConv`: Glorot's for the matrix, 0 for the bias."""
+        """Return the bounds of PyG's `GCNConv`: Glorot's for the matrix, 0 for the bias."""
         glorot = (6 / (self.hidden + self.hidden)) ** 0.5
         return {
             f"structure_convs.{k}.{part}": bound
@@ -42,10 +43,10 @@ class Star(Model):
             for part, bound in (("lin.weight", glorot), ("bias", 0.0))
         }
 
-    def embed(self, weights: Tensor, batch: Batch, keep: Sequence[Keep] = ()) -> Tensor:
-        """Return the graph embeddings."""
+    def embed(self, weights: Tensor, batch: Batch, keep: Sequence[DropoutMask] = ()) -> Tensor:
+        """Return the graph embeddings, `(R, G, H)`."""
         p = self.layout.unpack(weights)
-        x = over_nodes(batch.spread, self.first(weights, batch))
+        x = sum_rows(batch.spread, self.first(weights, batch))
         s = linear(batch.structure, p, "structure")
         scale = (batch.degree + 1).rsqrt()
         for k in range(self.layers):
@@ -54,10 +55,10 @@ class Star(Model):
                 pair(p, f"convs.{k}.nn.0"),
                 pair(p, f"convs.{k}.nn.2"),
                 batch.closed,
-                kept(keep, k),
+                layer_mask(keep, k),
             )
             s = torch.bmm(s, p[f"structure_convs.{k}.lin.weight"])
-            s = scale * over_nodes(batch.closed, scale * s)
+            s = scale * sum_rows(batch.closed, scale * s)
             s = torch.tanh(s + p[f"structure_convs.{k}.bias"][:, None])
         merged = linear(torch.cat([x, s], dim=-1), p, "merge")
-        return over_nodes(batch.pool, merged)
+        return sum_rows(batch.pool, merged)

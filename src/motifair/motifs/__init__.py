@@ -1,1 +1,1 @@
-"""Rings and bonds, the vocabulary of each agent, and the prototypes built on it."""
+"""Motifs: rings and bonds of graphs, the vocabularies of agents, and motif prototypes."""

@@ -1,8 +1,8 @@
-"""Which motifs are there by more than chance: those that random wiring would not bring as often.
+"""Find the motifs that occur more often than in random graphs.
 
-What is called a motif elsewhere in network science is just this: a pattern that occurs more often
-than in graphs whose edges were drawn at random. Edges put anywhere make patterns too, many and
-rare ones, and an agent that damages its graphs would look rich in them.
+This is the definition of a motif in network science: a pattern that is more frequent than in graphs
+with random edges. Random edges also make patterns, many of them rare, so that without this test an
+agent with perturbed graphs would have a high diversity.
 """
 
 from __future__ import annotations
@@ -15,76 +15,83 @@ import numpy as np
 from scipy import sparse
 
 from motifair.config import Config
-from motifair.graphs.cache import Last
+from motifair.graphs.cache import GraphCache
 from motifair.graphs.features import motif_labels
 from motifair.graphs.graph_set import GraphSet, Ints
-from motifair.graphs.perturb import wire_anew
+from motifair.graphs.perturb import randomise_edges
 from motifair.motifs.extract import MotifCounts, cached, extract_motifs
 
 COPIES = 2
-MARGIN = 0.1  # of an agent's graphs in which a motif must be, above the share by chance
+MARGIN = 0.1  # least difference between the share of graphs and of random copies with a motif
 MOST_GRAPHS = 1000
-AT_ONCE = 10_000  # a dataset of so many graphs is wired anew as a whole, for all its splits
+AT_ONCE = 10_000  # up to this size the whole dataset is randomised once, for all its splits
 SEED = 20_240_220
 
 
 @dataclass(frozen=True)
-class Copy:
-    """Graphs wired anew: how often each motif is in each of them, and which column a motif has."""
+class RandomCopy:
+    """Motif counts of graphs with random edges, `(graphs, motifs)`, and the column of each key."""
 
     counts: sparse.csr_array
     column: Mapping[str, int]
 
 
-_LAST: Last[list[Copy]] = Last()
+_COPIES: GraphCache[list[RandomCopy]] = GraphCache()
 
 
-def beyond_chance(
+def above_chance(
     config: Config, graphs: GraphSet, kind: str, chosen: Ints, counted: MotifCounts
 ) -> np.ndarray:
-    """Say of every motif in `counted` whether the `chosen` graphs hold it beyond chance.
+    """Return which motifs occur in the chosen graphs more often than by chance, `(motifs,)`.
 
-    Each of them is wired anew at random, twice, with as many edges. A motif is beyond chance if
-    the share of graphs that contain it exceeds that among the copies by more than a tenth. Neither
-    numbering nodes otherwise nor duplicating all graphs changes anything. Of more than 1,000 graphs
-    some 1,000 are looked at.
+    Each graph has two random copies with the same number of edges. A motif is above chance if the
+    share of graphs that contain it exceeds its share among the copies by more than a tenth. The
+    result does not change when nodes are renumbered or all graphs are duplicated.
+
+    Args:
+        config: Its `rings` and `max_ring` define the motifs.
+        graphs: The dataset.
+        kind: Node inputs, see `motif_labels`.
+        chosen: Numbers of an agent's graphs; of more than 1,000 about 1,000 are used.
+        counted: The motif counts of the dataset.
     """
     some = chosen[:: max(1, -(-len(chosen) // MOST_GRAPHS))]
     if len(graphs) <= AT_ONCE:
-        how = (kind, config.rings, config.max_ring)
-        copies, rows = _LAST.of(graphs, how, lambda: wired_anew(config, graphs, kind)), some
+        settings = (kind, config.rings, config.max_ring)
+        copies = _COPIES.get(graphs, settings, lambda: random_copies(config, graphs, kind))
+        rows = some
     else:
-        copies, rows = wired_anew(config, graphs.select(some), kind), np.arange(len(some))
+        copies, rows = random_copies(config, graphs.select(some), kind), np.arange(len(some))
     share = _share(counted.counts, some)
-    likely = np.flatnonzero(share > MARGIN)  # what chance takes away is never negative
+    likely = np.flatnonzero(share > MARGIN)  # others cannot exceed chance by the margin
     by_chance = np.zeros(len(likely))
     for copy in copies:
         column = [copy.column.get(counted.keys[k], -1) for k in likely]
         by_chance += np.append(_share(copy.counts, rows), 0.0)[column] / COPIES
-    beyond = np.zeros(len(share), dtype=bool)
-    beyond[likely] = share[likely] - by_chance > MARGIN
-    return beyond
+    above = np.zeros(len(share), dtype=bool)
+    above[likely] = share[likely] - by_chance > MARGIN
+    return above
 
 
-def wired_anew(config: Config, graphs: GraphSet, kind: str) -> list[Copy]:
-    """Wire every graph anew, and count motifs in the copies, or read that from the cache.
+def random_copies(config: Config, graphs: GraphSet, kind: str) -> list[RandomCopy]:
+    """Count motifs in random copies of every graph, or read the counts from the cache.
 
-    A copy depends on nothing but its graph, so what others are counted with it does not matter.
+    A copy depends on its graph alone, not on the other graphs of the set.
     """
-    given = None if kind == "degree" else graphs.node_label  # a degree follows from the edges
+    given = None if kind == "degree" else graphs.node_label  # degrees are those of the new edges
 
     def count(number: int) -> MotifCounts:
-        copy = wire_anew(graphs, given, SEED + number)
+        copy = randomise_edges(graphs, given, SEED + number)
         labels = motif_labels(copy, kind)
         return extract_motifs(copy, labels, rings=config.rings, max_ring=config.max_ring)
 
     labels = motif_labels(graphs, kind)
-    how = (config.rings, config.max_ring, kind, SEED)
-    found = [cached(partial(count, n), graphs, labels, *how, n) for n in range(COPIES)]
-    return [Copy(f.counts, {key: k for k, key in enumerate(f.keys)}) for f in found]
+    settings = (config.rings, config.max_ring, kind, SEED)
+    counts = [cached(partial(count, n), graphs, labels, *settings, n) for n in range(COPIES)]
+    return [RandomCopy(c.counts, {key: k for k, key in enumerate(c.keys)}) for c in counts]
 
 
 def _share(counts: sparse.csr_array, rows: Ints) -> np.ndarray:
-    """Return the share of graphs in which each motif is."""
+    """Return the share of the given graphs that contain each motif, `(motifs,)`."""
     share: np.ndarray = np.bincount(counts[rows].indices, minlength=counts.shape[1]) / len(rows)
     return share

@@ -1,4 +1,4 @@
-"""Which motifs each graph holds: bonds and rings under keys that do not depend on numbering."""
+"""Extract the motifs of each graph: bonds and rings, with keys independent of node numbering."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from motifair.graphs.graph_set import GraphSet, Ints
 from motifair.graphs.kernels import number_sparse_rows
 from motifair.motifs.kernels import basis_rings, chordless_rings, ring_labels
 
-FORMAT = 2  # part of the cache key: raise it when extraction changes
+FORMAT = 2  # part of the cache key: increase it when extraction changes
 
 
 @dataclass(frozen=True)
 class MotifCounts:
-    """How often each motif occurs in each graph: `(graphs, motifs)`, and the motifs' keys.
+    """How often each motif occurs in each graph, `(graphs, motifs)`, and the keys of the motifs.
 
-    A key is text: `bond 0 2`, `ring 0 0 1`; with edge labels each label follows after a slash,
+    A key is text with node labels: `bond 0 2`, `ring 0 0 1`; edge labels follow after a slash:
     `bond 0 2/1`, `ring 0/1 0/1 1/0`.
     """
 
@@ -38,13 +38,17 @@ class MotifCounts:
 def count_motifs(graphs: GraphSet, labels: Ints, *, rings: str, max_ring: int) -> MotifCounts:
     """Count bonds and rings in each graph, or read the counts from the cache.
 
-    `rings="chordless"`: triangles and chordless cycles of at most `max_ring` nodes.
-    `rings="basis"`: a cycle basis grown from the smallest node of each component, rings longer
-    than `max_ring` dropped (0 keeps all). Bonds are the edges on no kept ring.
+    Args:
+        graphs: The graphs.
+        labels: Label of each node, see `motif_labels`.
+        rings: `chordless` for triangles and chordless cycles of at most `max_ring` nodes, or
+            `basis` for a cycle basis grown from the smallest node of each component.
+        max_ring: Longer rings are dropped; for a basis 0 keeps all. Bonds are the edges on no kept
+            ring.
 
     >>> square = GraphSet.build("s", [5], [[0, 1], [1, 2], [2, 3], [3, 0], [3, 4]], [0])
-    >>> found = count_motifs(square, np.array([7, 8, 7, 9, 9]), rings="chordless", max_ring=4)
-    >>> found.keys
+    >>> motifs = count_motifs(square, np.array([7, 8, 7, 9, 9]), rings="chordless", max_ring=4)
+    >>> motifs.keys
     ('bond 9 9', 'ring 7 8 7 9')
     """
     return cached(
@@ -54,19 +58,19 @@ def count_motifs(graphs: GraphSet, labels: Ints, *, rings: str, max_ring: int) -
 
 
 def cached(
-    make: Callable[[], MotifCounts], graphs: GraphSet, labels: Ints, *how: int | str
+    count: Callable[[], MotifCounts], graphs: GraphSet, labels: Ints, *settings: int | str
 ) -> MotifCounts:
-    """Return what `make` counts in labelled graphs, from the cache where it is there already."""
-    path = cache_folder("motifs") / f"{_content(graphs, labels, *how)}.npz"
-    found = _stored(path, len(graphs))
-    if found is None:
-        found = make()
-        _store(path, found)
-    return found
+    """Return the result of `count` from the file cache, or call it and store the result."""
+    path = cache_folder("motifs") / f"{_digest(graphs, labels, *settings)}.npz"
+    motifs = _stored(path, len(graphs))
+    if motifs is None:
+        motifs = count()
+        _store(path, motifs)
+    return motifs
 
 
 def extract_motifs(graphs: GraphSet, labels: Ints, *, rings: str, max_ring: int) -> MotifCounts:
-    """Count motifs without looking at the cache (see `count_motifs`)."""
+    """Count motifs as `count_motifs` does, without the cache."""
     edge_label = np.zeros(0, np.int64) if graphs.edge_label is None else graphs.edge_label
     ring, length = (_chordless if rings == "chordless" else _basis)(graphs, max_ring)
     start = np.concatenate([[0], np.cumsum(length, dtype=np.int64)])
@@ -87,7 +91,7 @@ def extract_motifs(graphs: GraphSet, labels: Ints, *, rings: str, max_ring: int)
 
 
 def _chordless(graphs: GraphSet, max_ring: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the nodes of all chordless rings, one after another, and the length of each."""
+    """Return the concatenated nodes of all chordless rings, and the length of each."""
     rings, length = chordless_rings(
         graphs.node_start, graphs.edge_start, graphs.neighbour, max_ring
     )
@@ -95,21 +99,21 @@ def _chordless(graphs: GraphSet, max_ring: int) -> tuple[np.ndarray, np.ndarray]
 
 
 def _basis(graphs: GraphSet, max_ring: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the nodes of all rings of a basis, one after another, and the length of each."""
+    """Return the concatenated nodes of all rings of a cycle basis, and the length of each."""
     nodes, length = basis_rings(graphs.edge_start, graphs.neighbour)
     kept = (length <= max_ring) | (max_ring == 0)
     return nodes[np.repeat(kept, length)], length[kept]
 
 
 def _ring_codes(nodes: Ints, edges: Ints, start: Ints, edge_labels: bool) -> tuple[Ints, list[str]]:
-    """Number the distinct sequences of labels, and write their keys."""
+    """Number the distinct sequences of labels, and return their keys."""
     code, first = number_sparse_rows(start, nodes, edges)
-    words = _written(nodes) + "/" + _written(edges) if edge_labels else _written(nodes)
+    words = _as_text(nodes) + "/" + _as_text(edges) if edge_labels else _as_text(nodes)
     return code, ["ring " + " ".join(words[start[k] : start[k + 1]]) for k in first]
 
 
-def _written(labels: Ints) -> np.ndarray:
-    """Return labels as text; each distinct one is written once, for rings have very many nodes."""
+def _as_text(labels: Ints) -> np.ndarray:
+    """Convert labels to text; each distinct one is converted once, as rings have many nodes."""
     code, distinct = pd.factorize(labels)
     return np.array([str(label) for label in distinct.tolist()], dtype=object)[code]
 
@@ -128,10 +132,10 @@ def _bonds(graphs: GraphSet, labels: Ints, on_ring: np.ndarray) -> tuple[Ints, I
 
 
 def number_rows(rows: Ints) -> tuple[Ints, Ints]:
-    """Number the distinct rows: each row's number, and the first row with each number.
+    """Number the distinct rows; return the number of each row, and the first row of each number.
 
-    Columns are folded in one after another, each time renumbering, so that no product of label
-    ranges can overflow.
+    Columns are added one at a time and renumbered each time, so that no product of label ranges can
+    overflow.
 
     >>> code, first = number_rows(np.array([[5, 1], [2, 9], [5, 1]]))
     >>> bool(code[0] == code[2] != code[1]), sorted(first.tolist())
@@ -145,9 +149,9 @@ def number_rows(rows: Ints) -> tuple[Ints, Ints]:
     return code, first
 
 
-def _content(graphs: GraphSet, labels: Ints, *how: int | str) -> str:
-    """Hash everything the counts depend on."""
-    sha = hashlib.sha256(json.dumps([FORMAT, *how]).encode())
+def _digest(graphs: GraphSet, labels: Ints, *settings: int | str) -> str:
+    """Hash everything that the counts depend on."""
+    sha = hashlib.sha256(json.dumps([FORMAT, *settings]).encode())
     for part in (graphs.node_start, graphs.edge_start, graphs.neighbour, labels):
         sha.update(np.ascontiguousarray(part, dtype="<i8").tobytes())
     if graphs.edge_label is not None:
@@ -156,7 +160,7 @@ def _content(graphs: GraphSet, labels: Ints, *how: int | str) -> str:
 
 
 def _stored(path: Path, graphs: int) -> MotifCounts | None:
-    """Read counts from the cache; a missing or damaged file is as good as none."""
+    """Read counts from the cache, or return None if the file is missing or damaged."""
     try:
         with np.load(path, allow_pickle=False) as stored:
             matrix = (stored["data"], stored["indices"], stored["indptr"])
@@ -166,14 +170,14 @@ def _stored(path: Path, graphs: int) -> MotifCounts | None:
         return None
 
 
-def _store(path: Path, found: MotifCounts) -> None:
+def _store(path: Path, motifs: MotifCounts) -> None:
     buffer = io.BytesIO()
     np.savez_compressed(
         buffer,
-        data=found.counts.data,
-        indices=found.counts.indices,
-        indptr=found.counts.indptr,
-        # As one text: an array of keys would make each as wide as that of the longest ring.
-        keys=np.frombuffer("\n".join(found.keys).encode(), dtype=np.uint8),
+        data=motifs.counts.data,
+        indices=motifs.counts.indices,
+        indptr=motifs.counts.indptr,
+        # As one text: an array of strings would pad every key to the length of the longest.
+        keys=np.frombuffer("\n".join(motifs.keys).encode(), dtype=np.uint8),
     )
     write_atomic(path, buffer.getvalue())

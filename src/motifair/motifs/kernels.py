@@ -1,7 +1,7 @@
-"""Compiled kernels: rings of a graph set, chordless or of a basis, and canonical label sequences.
+"""Compiled kernels: chordless rings, rings of a cycle basis, and canonical label sequences.
 
-Enumeration is ours: networkx's generic one needs Python objects for every graph and takes minutes
-where this takes a second; it serves as the oracle in the tests.
+networkx enumerates the same rings, but needs Python objects for every graph and takes minutes
+instead of a second; it is the oracle in the tests.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ def chordless_rings(
 ) -> tuple[Any, Any]:
     """List every triangle and chordless cycle of at most `max_ring` nodes, each once.
 
-    Returns `(rings, length)`; ring k is `rings[k, :length[k]]`. A ring is found from its smallest
-    node, in the direction of the smaller of that node's two ring neighbours. A path is extended
-    only by nodes that touch no earlier node of the path but its last one.
+    Returns `(rings, length)`; ring k is `rings[k, :length[k]]`. Depth-first search: a ring starts
+    at its smallest node, in the direction of the smaller of that node's two ring neighbours. A path
+    is extended only by nodes that are adjacent to no node of the path but its last one.
     """
     capacity = 1024
     rings = np.empty((capacity, max_ring), np.int32)
     length = np.empty(capacity, np.int32)
-    found = 0
+    count = 0
     nodes = node_start[-1]
-    touching = np.zeros(nodes, np.int32)  # how many nodes of the path touch this node
+    touching = np.zeros(nodes, np.int32)  # number of path nodes adjacent to each node
     path = np.empty(max_ring, np.int64)
-    place = np.empty(max_ring, np.int64)  # where the search stands in each path node's list
+    place = np.empty(max_ring, np.int64)  # next entry in the neighbour list of each path node
     for root in range(nodes):
         for e in range(edge_start[root], edge_start[root + 1]):
             touching[neighbour[e]] += 1
@@ -53,29 +53,29 @@ def chordless_rings(
             if on_path:
                 continue
             closes = depth > 0 and _joined(edge_start, neighbour, root, w)
-            # Allowed contacts of w with the path: its predecessor, and the root if it closes.
+            # w may be adjacent to its predecessor on the path, and to the root if it closes a ring.
             if touching[w] != 1 + int(closes):
                 continue
             if closes:
                 if path[1] < w:
-                    if found == capacity:
+                    if count == capacity:
                         capacity *= 2
                         rings = _grown(rings, capacity)
                         longer = np.empty(capacity, np.int32)
-                        longer[:found] = length
+                        longer[:count] = length
                         length = longer
                     for k in range(depth + 1):
-                        rings[found, k] = path[k]
-                    rings[found, depth + 1] = w
-                    length[found] = depth + 2
-                    found += 1
+                        rings[count, k] = path[k]
+                    rings[count, depth + 1] = w
+                    length[count] = depth + 2
+                    count += 1
             elif depth + 2 < max_ring:
                 depth += 1
                 path[depth] = w
                 place[depth] = edge_start[w]
                 for e in range(edge_start[w], edge_start[w + 1]):
                     touching[neighbour[e]] += 1
-    return rings[:found], length[:found]
+    return rings[:count], length[:count]
 
 
 @numba.njit(cache=True)
@@ -89,16 +89,16 @@ def _grown(rings: Any, capacity: int) -> Any:
 def basis_rings(edge_start: Any, neighbour: Any) -> tuple[Any, Any]:
     """List a cycle basis of every component, grown from its smallest node by Paton's algorithm.
 
-    The rings are networkx's (`cycle_basis` with nodes and neighbours in order). Returns the nodes
-    of all rings one after another, and the length of each ring.
+    The rings are those of networkx (`cycle_basis` with nodes and neighbours in order). Returns the
+    concatenated nodes of all rings, and the length of each ring.
     """
     nodes = len(edge_start) - 1
     ring_nodes = np.empty(1024, np.int32)
     length = np.empty(len(neighbour) // 2, np.int32)
-    filled = found = 0
-    before = np.full(nodes, -1, np.int64)  # the node from which each node was reached
+    filled = count = 0
+    before = np.full(nodes, -1, np.int64)  # predecessor of each node in the spanning tree
     stack = np.empty(nodes, np.int64)
-    used = np.zeros(len(neighbour), np.bool_)  # edges, as seen from one end, that were dealt with
+    used = np.zeros(len(neighbour), np.bool_)  # directed edges that were processed
     for root in range(nodes):
         if before[root] >= 0:
             continue
@@ -117,19 +117,19 @@ def basis_rings(edge_start: Any, neighbour: Any) -> tuple[Any, Any]:
                     ring_nodes, end = _closed_ring(
                         edge_start, neighbour, before, used, w, z, ring_nodes, filled
                     )
-                    length[found] = end - filled
-                    filled, found = end, found + 1
+                    length[count] = end - filled
+                    filled, count = end, count + 1
                 else:
                     continue
                 used[edge_position(edge_start, neighbour, w, z)] = True
-    return ring_nodes[:filled], length[:found]
+    return ring_nodes[:filled], length[:count]
 
 
 @numba.njit(cache=True)
 def _closed_ring(
     edge_start: Any, neighbour: Any, before: Any, used: Any, w: int, z: int, out: Any, filled: int
 ) -> tuple[Any, int]:
-    """Append the ring w, z and back along the tree to the first node that reached w already."""
+    """Append the ring w, z, and the tree path from z back to the first used neighbour of w."""
     v, last = z, False
     out = _with_room(out, filled)
     out[filled] = w
@@ -155,13 +155,13 @@ def _with_room(values: Any, filled: int) -> Any:
 
 @numba.njit(cache=True)
 def _joined(edge_start: Any, neighbour: Any, u: int, v: int) -> bool:
-    """Look v up among the sorted neighbours of u."""
+    """Whether u and v are adjacent."""
     return edge_position(edge_start, neighbour, u, v) >= 0
 
 
 @numba.njit(cache=True)
 def edge_position(edge_start: Any, neighbour: Any, u: int, v: int) -> int:
-    """Return where the edge u-v stands in `neighbour`, or -1."""
+    """Return the index of v in `neighbour` among the sorted neighbours of u, or -1."""
     low, high = edge_start[u], edge_start[u + 1]
     while low < high:
         middle = (low + high) // 2
@@ -176,12 +176,12 @@ def edge_position(edge_start: Any, neighbour: Any, u: int, v: int) -> int:
 def ring_labels(
     rings: Any, start: Any, node_label: Any, edge_label: Any, edge_start: Any, neighbour: Any
 ) -> tuple[Any, Any, Any]:
-    """Return each ring's labels in canonical order, and mark the edges that lie on a ring.
+    """Return the labels of each ring in canonical order, and mark the edges that are on a ring.
 
-    Ring k is `rings[start[k]:start[k+1]]`, and its labels stand in the same places: those of its
-    nodes, and those of the edges that follow them (`edge_label` is empty where edges have none;
-    then they are zeros). Of all rotations and reflections of node, edge, node, edge, ... the
-    lexicographically smallest is taken.
+    Ring k is `rings[start[k]:start[k+1]]`, and its labels have the same indices: those of its
+    nodes, and those of the edges that follow them (zeros if `edge_label` is empty). The canonical
+    order is the lexicographically smallest of all rotations and reflections of node, edge, node,
+    edge, ...
     """
     nodes = np.empty(len(rings), np.int64)
     edges = np.zeros(len(rings), np.int64)
@@ -202,7 +202,7 @@ def ring_labels(
 
 @numba.njit(cache=True)
 def _rewrite_smallest(nodes: Any, edges: Any) -> None:
-    """Replace a ring by the smallest of its 2n readings: from every start, in both directions."""
+    """Replace a ring by the smallest of its 2n label sequences: n rotations, two directions."""
     n = len(nodes)
     best_start, best_step = 0, 1
     for step in (1, -1):
@@ -222,9 +222,9 @@ def _rewrite_smallest(nodes: Any, edges: Any) -> None:
 
 @numba.njit(cache=True)
 def _reading(nodes: Any, edges: Any, n: int, start: int, step: int, j: int) -> int:
-    """Item j of the sequence node, edge, node, edge, ... read from `start` in direction `step`."""
+    """Return item j of the sequence node, edge, ... from `start` in direction `step`."""
     k = j // 2
     if j % 2 == 0:
         return nodes[(start + step * k) % n]
-    # Going backwards, the edge that follows a node is the one stored with the node before it.
+    # Backwards, the edge that follows a node is the one stored with the preceding node.
     return edges[(start + step * k + (0 if step == 1 else -1)) % n]

@@ -1,4 +1,4 @@
-"""Motif prototypes: what graphs with a motif look like to a model, on average."""
+"""Motif prototypes: mean embeddings of the graphs that contain a motif."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from motifair.graphs.batch import Batch
 
 
 def local_prototypes(embedding: Tensor, batch: Batch) -> Tensor:
-    """E10: c_{i,k} = mean of f_{ω_i}(G) over the graphs G of D_{i,k}.
+    """E10: c_{i,k} = mean of f_{ω_i}(G) over the graphs G of D_{i,k}, `(R, G, H) -> (M, H)`.
 
-    `embedding` is `(R, G, H)`; the result `(M, H)` has the motifs of all R agents one after
-    another. A motif in no graph of the batch gives zeros.
+    The M motifs are those of all R agents in turn. A motif in no graph of the batch gives zeros.
     """
     summed = batch.motifs(embedding.reshape(-1, embedding.shape[-1]))
     return summed * batch.motif_weight[:, None]
@@ -27,9 +26,10 @@ def global_prototypes(
 ) -> tuple[Tensor, Tensor]:
     """E11: c_{N,k} = Σ_{i∈N_k} ReLU(r_i) c_{i,k} / Σ_{i∈N_k} ReLU(r_i).
 
-    `local (M, H)` with the agent of each entry `(M,)`, `owners` that adds up the entries of each
-    motif (M → K), and `value (A,)` give `(K, H)` and which motifs have a prototype `(K,)`. Where
-    no owner has a positive value the previous prototype stays.
+    `local (M, H)` has an entry for each agent and motif of its vocabulary, `agent (M,)` is the
+    agent of each entry, `owners` sums the entries of each of the K motifs, and `value (A,)` is r.
+    Returns the global prototypes `(K, H)`, and which motifs have one `(K,)`. If no owner of a motif
+    has a positive value, its `previous` prototype `(K, H)` and its `active (K,)` are kept.
 
     >>> from scipy import sparse
     >>> owners = BagSum.of(sparse.csr_array([[1, 1, 0], [0, 0, 1]]))
@@ -49,9 +49,9 @@ def global_prototypes(
 def prototype_distance(local: Tensor, reference: Tensor, kind: str) -> Tensor:
     """d(c_{i,k}, c_{N,k}) of E13 for every motif, `(M, H) -> (M,)`.
 
-    `l2` is the Euclidean distance as in the paper; `unit` the same between directions, which does
-    not depend on the scale of sum-pooled embeddings. Distances within rounding of 0 are 0 and have
-    no gradient: it would be a whole step in an arbitrary direction.
+    `l2` is the Euclidean distance, as in the paper; `unit` is that of the normalised vectors, which
+    does not depend on the scale of sum-pooled embeddings. Distances within rounding error of 0 are
+    set to 0, with zero gradient: their direction would be arbitrary.
 
     >>> prototype_distance(torch.tensor([[3.0, 4.0]]), torch.zeros(1, 2), "l2").tolist()
     [5.0]
@@ -63,7 +63,7 @@ def prototype_distance(local: Tensor, reference: Tensor, kind: str) -> Tensor:
 
 
 class _Distance(torch.autograd.Function):
-    """|c − r|, or |c/|c| − r|, in a third of the steps that autograd takes."""
+    """|c − r|, or |c/|c| − r|, with a third of the operations of autograd."""
 
     @staticmethod
     def forward(ctx: Any, local: Tensor, reference: Tensor, unit: bool) -> Tensor:

@@ -1,4 +1,4 @@
-"""Which motifs an agent keeps, and what the server knows about who keeps what."""
+"""The motif vocabulary of an agent, and the server's index of all vocabularies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from motifair.graphs.graph_set import Ints
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """An agent's motifs: their keys, and which of its training graphs contains which."""
+    """Keys of an agent's motifs, and which of its training graphs contains which.
+
+    `incidence` is a 0/1 matrix, `(graphs, motifs)`.
+    """
 
     keys: tuple[str, ...]
     incidence: sparse.csr_array
@@ -45,10 +48,20 @@ def select_vocabulary(
     form: str,
     allowed: np.ndarray | None = None,
 ) -> Vocabulary:
-    """Keep the ⌊fraction·V⌋ motifs (at least one) with the highest score, ties by key.
+    """Select the ⌊fraction·V⌋ motifs (at least one) with the highest TF-IDF score, ties by key.
 
-    `counts` holds one agent's training graphs; its columns must be in order of key. Only motifs
-    that are `allowed` are looked at, by default all; if none of them occurs, none is kept.
+    Args:
+        counts: Motif counts of an agent's training graphs, `(graphs, motifs)`, columns sorted by
+            key.
+        keys: Key of each motif.
+        fraction: Share of the V motifs that occur and are allowed.
+        form: Form of the score, see `tfidf`.
+        allowed: Which motifs may be selected, `(motifs,)`; by default all. If none of them occurs,
+            the vocabulary is empty.
+
+    >>> counts = sparse.csr_array([[1, 2], [1, 0]])
+    >>> select_vocabulary(counts, ["bond 0 0", "bond 0 1"], fraction=0.5, form="paper").keys
+    ('bond 0 1',)
     """
     score = tfidf(counts, form)
     if allowed is not None:
@@ -63,10 +76,10 @@ def select_vocabulary(
 
 @dataclass(frozen=True)
 class MotifIndex:
-    """What the server learns from uploaded keys: every (agent, motif) pair is one entry.
+    """The server's index of uploaded keys, with an entry for each motif of each agent.
 
-    Entries are agent after agent; entry e belongs to agent `agent[e]` and to `keys[motif[e]]`;
-    agent i has `sizes[i]` of them (k_i).
+    Entries are ordered by agent; entry e belongs to agent `agent[e]` and motif `keys[motif[e]]`;
+    agent i has `sizes[i]` entries (k_i).
     """
 
     keys: tuple[str, ...]
@@ -95,7 +108,7 @@ class MotifIndex:
 
     @property
     def owners(self) -> sparse.csr_array:
-        """The 0/1 matrix (motifs × entries) of which entries belong to a motif."""
+        """0/1 matrix of which entry belongs to which motif, `(motifs, entries)`."""
         entries = np.arange(len(self.motif))
         shape = (len(self.keys), len(entries))
         return sparse.csr_array((np.ones(len(entries), np.float32), (self.motif, entries)), shape)

@@ -18,7 +18,7 @@ from torch import Tensor
 from motifair.federation.members import Members
 from motifair.federation.protocol import Uploads
 from motifair.graphs.partition import Partition
-from motifair.graphs.perturb import free_places
+from motifair.graphs.perturb import unconnected_pairs
 from motifair.graphs.split import Split
 from motifair.motifs.vocabulary import MotifIndex
 
@@ -87,7 +87,9 @@ def with_edges(split: Split, agent: int, rng: np.random.Generator, *, more: floa
         there = pairs[bounds[g] : bounds[g + 1]] - start
         free = n * (n - 1) // 2 - len(there)
         count = min(int(np.ceil(more * len(there))), free)
-        added.append(free_places(there, n, rng.choice(free, size=count, replace=False)) + start)
+        added.append(
+            unconnected_pairs(there, n, rng.choice(free, size=count, replace=False)) + start
+        )
     new = np.concatenate(added)
     labels = None
     if graphs.edge_label is not None:

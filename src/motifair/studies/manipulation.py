@@ -21,7 +21,7 @@ from motifair.federation.history import History
 from motifair.federation.loop import run_rounds
 from motifair.federation.members import Members, prepare
 from motifair.files import write_atomic
-from motifair.learning.process import steady_process
+from motifair.learning.process import training_process
 from motifair.methods import make_method
 from motifair.studies import drawing
 from motifair.studies.attacks import ATTACKS, HONEST, Attack, Crew
@@ -72,7 +72,7 @@ def explore(settings: Settings, cases: Sequence[Case], attacks: Sequence[Attack]
     """Run attacks, or what is left of them, and compare each with the same agent when honest."""
     wanted = [c for c in cases if not settings.datasets or c.dataset in settings.datasets]
     found = []
-    with steady_process():
+    with training_process():
         for world in (World(settings, case, rule) for case in wanted for rule in RULES):
             possible = [a for a in attacks if world.uses_gradients or not a.by_gradient]
             found += [world.outcomes(attack) for attack in (HONEST, *possible)]

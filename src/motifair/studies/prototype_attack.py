@@ -91,7 +91,7 @@ def embeddings(members: Members, weights: Tensor) -> tuple[Tensor, Tensor]:
     """Return all prototypes as agents with these weights upload them `(M, H)`, and the server's own
     graphs as each of their models embeds them `(A, G, H)`.
     """
-    model, still = members.model, members.model.still_layers
+    model, still = members.model, members.model.distinct_layers
     with torch.no_grad():
         train = collate(members.train, weights.device, weights.dtype, layers=still)
         local = local_prototypes(model.embed(weights, train), train)

@@ -18,7 +18,7 @@ from motifair.federation.loop import run_rounds
 from motifair.federation.members import Members
 from motifair.federation.simulation import Simulation
 from motifair.federation.state import FederationState, load_history, save_state
-from motifair.learning.process import steady_process
+from motifair.learning.process import training_process
 from motifair.studies.study import Settings
 
 Stages = tuple[Members, ...]
@@ -77,7 +77,7 @@ def run_stages(
     config = plan.config
     histories = [History(first.split.names, config.rounds) for first, *_ in stages]
     state: FederationState | None = None
-    with steady_process():
+    with training_process():
         for stage, until in enumerate((*turns, config.rounds)):
             members = [s[stage] for s in stages]
             simulation = Simulation(

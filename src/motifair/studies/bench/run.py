@@ -15,7 +15,7 @@ from motifair.experiments.plan import choose_device, make_plan
 from motifair.files import check_target, write_json
 from motifair.graphs.dataset import EMBEDDED
 from motifair.graphs.tu import locate
-from motifair.learning.process import steady_process
+from motifair.learning.process import training_process
 from motifair.studies.bench.cpu import measure_cpu
 from motifair.studies.bench.cuda import measure_cuda
 from motifair.studies.bench.measure import surroundings
@@ -62,7 +62,7 @@ def run_benchmark(
         **surroundings(where),
         "repeats": repeats,
     }
-    with steady_process():
+    with training_process():
         if where.type == "cpu":
             found |= measure_cpu(plan, repeats)
         else:
