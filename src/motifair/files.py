@@ -68,8 +68,8 @@ def check_target(path: Path) -> None:
             pass
     except OSError as error:
         raise MotifairError(
-            f"{path} cannot be written ({error.strerror}); give a file in an existing, writable "
-            "folder."
+            f"{path} cannot be written ({error.strerror}); give a file in an existing folder "
+            "with write permission."
         ) from error
 
 
