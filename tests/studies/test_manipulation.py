@@ -30,7 +30,7 @@ from motifair.mechanism.settlement import Share, Unsettled, settle
 from motifair.motifs import chance
 from motifair.motifs.extract import count_motifs
 from motifair.studies import attacks
-from motifair.studies.attacks import ATTACKS, HONEST, Attack, Scene
+from motifair.studies.attacks import ATTACKS, HONEST, Attack, AttackContext
 from motifair.studies.dishonest import Dishonest, settled
 from motifair.studies.manipulation import (
     LITERAL_OPTIONS,
@@ -59,16 +59,16 @@ def attacked(
     """Run an attack; also return what was sent in each round."""
     changed = attack.split(split, ATTACKER, np.random.default_rng(0))
     members = prepare(config, changed, seed=seed)
-    crew = (ATTACKER, *range(len(split.names), len(changed.names)))
+    attackers = (ATTACKER, *range(len(split.names), len(changed.names)))
     sent: list[Uploads] = []
 
-    def noted(uploads: Uploads, scene: Scene) -> Uploads:
-        sent.append(attack.uploads(uploads, scene))
+    def noted(uploads: Uploads, context: AttackContext) -> Uploads:
+        sent.append(attack.uploads(uploads, context))
         return sent[-1]
 
     simulation = Dishonest(
         config,
-        attack.members(members, crew),
+        attack.members(members, attackers),
         replace(attack, uploads=noted),
         ATTACKER,
         device=CPU,
@@ -91,9 +91,9 @@ def trained(**options: Any) -> tuple[Members, Dishonest, Uploads]:
     return members, simulation, uploads
 
 
-def scene(**changes: Any) -> Scene:
+def context(**changes: Any) -> AttackContext:
     _, simulation, _ = trained()
-    first = Scene(1, 3, simulation.own, simulation.other, None)
+    first = AttackContext(1, 3, simulation.own, simulation.other, None)
     return replace(first, **changes)
 
 
@@ -139,7 +139,7 @@ def test_renumbering_moves_nodes_but_no_chordless_motif(seed: int) -> None:
 def test_scaling_does_not_change_alignment_with_peers(by: float) -> None:
     _, simulation, uploads = trained(alignment_against="peers")
     state = simulation.start().server
-    longer = attacks.scaled(uploads, scene(), by=by)
+    longer = attacks.scaled(uploads, context(), by=by)
     assert longer.gradient is not None
     assert uploads.gradient is not None
     torch.testing.assert_close(longer.update[ATTACKER], by * uploads.update[ATTACKER])
@@ -155,7 +155,7 @@ def test_short_updates_are_worth_less(by: float) -> None:
     _, simulation, uploads = trained()
     state = simulation.start().server
     _, _, honest = serve_round(simulation.server, state, uploads)
-    _, _, found = serve_round(simulation.server, state, attacks.scaled(uploads, scene(), by=by))
+    _, _, found = serve_round(simulation.server, state, attacks.scaled(uploads, context(), by=by))
     assert honest["alignment"][ATTACKER] > 0
     assert found["alignment"][ATTACKER] < honest["alignment"][ATTACKER]
     assert found["value"][ATTACKER] < honest["value"][ATTACKER]
@@ -263,7 +263,7 @@ def test_an_echo_is_the_last_reward() -> None:
     # In the first round all are honest, so that its reward is known from an honest run.
     reward = (states[1].agents.weights - states[0].agents.weights)[ATTACKER]
     torch.testing.assert_close(sent[1].update[ATTACKER], reward, atol=1e-9, rtol=0)
-    assert simulation.past is not None
+    assert simulation.previous is not None
     assert not torch.equal(sent[2].update[ATTACKER], sent[1].update[ATTACKER])
     assert sent[1].gradient is not None
     torch.testing.assert_close(sent[1].gradient[ATTACKER], -sent[1].update[ATTACKER])
@@ -303,8 +303,8 @@ def test_gradients_that_do_not_match_leave_the_update_alone() -> None:
     assert uploads.gradient is not None
     gradient = uploads.gradient
     aggregate = torch.randn(1, gradient.shape[1], dtype=torch.float64)
-    past = attacks.Past(uploads, torch.zeros(4, 1), aggregate, torch.zeros(4))
-    later = scene(round=2, past=past)
+    previous = attacks.PreviousRound(uploads, torch.zeros(4, 1), aggregate, torch.zeros(4))
+    later = context(round=2, previous=previous)
     wanted = {
         "gradient of another": gradient[ATTACKER - 1],
         "gradient negated": -gradient[ATTACKER],
@@ -323,8 +323,8 @@ def test_gradients_that_do_not_match_leave_the_update_alone() -> None:
 def test_who_stays_away_comes_back_and_is_neither_paid_nor_judged_meanwhile() -> None:
     config, split = world(rounds=4)
 
-    def second(scene: Scene) -> bool:
-        return scene.round == 2
+    def second(context: AttackContext) -> bool:
+        return context.round == 2
 
     _, history, _ = attacked(Attack("away", away=second), config, split)
     payoff, value = history.columns["payoff"], history.columns["value"][:, ATTACKER]
@@ -338,13 +338,13 @@ def test_who_stays_away_comes_back_and_is_neither_paid_nor_judged_meanwhile() ->
 def test_a_bad_round_is_one_with_a_negative_alignment() -> None:
     def after(alignment: float) -> bool:
         found = torch.tensor([1.0, alignment, 1.0, 1.0])
-        past = attacks.Past(trained()[2], torch.zeros(4, 1), torch.zeros(1, 1), found)
-        return attacks.after_a_bad_round(scene(round=2, past=past))
+        previous = attacks.PreviousRound(trained()[2], torch.zeros(4, 1), torch.zeros(1, 1), found)
+        return attacks.after_a_bad_round(context(round=2, previous=previous))
 
     assert after(-0.1)
     assert not after(0.1)
     assert not after(float("nan"))
-    assert not attacks.after_a_bad_round(scene())
+    assert not attacks.after_a_bad_round(context())
 
 
 @given(

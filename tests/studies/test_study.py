@@ -125,5 +125,5 @@ def test_every_study_can_be_loaded_and_answers_to_its_name() -> None:
 
 def test_a_study_whose_package_is_missing_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(MODULES, "claims", "motifair.studies.nowhere")
-    with pytest.raises(MotifairError, match=r"claims needs motifair\.paper\.nowhere"):
+    with pytest.raises(MotifairError, match=r"claims needs motifair\.studies\.nowhere"):
         load_study("claims")

@@ -1,1 +1,1 @@
-"""The paper's tables and figures, each a study that can be stopped and goes on."""
+"""Studies that reproduce the paper's tables and figures; each can be interrupted and resumed."""

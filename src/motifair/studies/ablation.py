@@ -1,4 +1,4 @@
-"""The ablation: the mechanism with one part taken out, beside what the paper prints."""
+"""The ablation: the mechanism with one part removed, compared with the paper's numbers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def run(settings: Settings) -> Finding:
 
 
 def draw(rows: pd.DataFrame, title: str) -> Figure:
-    """Draw each metric by what was taken out."""
+    """Draw each metric by ablation."""
     figure, axes = drawing.panels(len(COMPARED), width=10, height=3.2)
     for panel, metric in zip(axes, COMPARED, strict=True):
         draw_metric(panel, rows[rows["metric"] == metric])

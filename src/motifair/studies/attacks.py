@@ -1,7 +1,7 @@
-"""Ways in which one agent may cheat: each says what it changes, its graphs, keys or uploads.
+"""Attacks of one agent: changes to its graphs, its motif keys, its uploads or its attendance.
 
-Everything an attack does not name stays honest: the attacker trains as always, and what it learns
-is its own. A stack of federations has one attacker in each.
+An attack changes nothing else: the attacker trains honestly and keeps its trained model. In a stack
+of federations there is one attacker in each.
 """
 
 from __future__ import annotations
@@ -22,13 +22,18 @@ from motifair.graphs.perturb import unconnected_pairs
 from motifair.graphs.split import Split
 from motifair.motifs.vocabulary import MotifIndex
 
-Crew = tuple[int, ...]
+Attackers = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Past:
-    """The last round: what was sent, the rewards `(F·A, D)`, the aggregates `(F, D)`, and the
-    alignments `(F·A,)`, NaN for who was absent.
+class PreviousRound:
+    """The previous round as an attacker sees it, for F federations of A agents.
+
+    Attributes:
+        uploads: The uploads of all agents.
+        reward: Their rewards, `(F·A, D)`.
+        aggregate: The aggregates, `(F, D)`.
+        alignment: The alignments, `(F·A,)`, NaN for absent agents.
     """
 
     uploads: Uploads
@@ -38,28 +43,34 @@ class Past:
 
 
 @dataclass(frozen=True)
-class Scene:
-    """What an attacker goes by: the round (from 1) and how many there are, the rows `(F,)` of the
-    attackers and of others to copy from, and the last round (None in the first).
+class AttackContext:
+    """The input of an attack on uploads.
+
+    Attributes:
+        round: Number of the round, from 1.
+        rounds: Number of all rounds.
+        own: Rows of the attackers, `(F,)`.
+        other: Rows of the agents that they copy from, `(F,)`.
+        previous: The previous round, None in the first.
     """
 
     round: int
     rounds: int
     own: Tensor
     other: Tensor
-    past: Past | None
+    previous: PreviousRound | None
 
 
 # Attacks on graphs
 
 
 def honest_split(split: Split, agent: int, rng: np.random.Generator) -> Split:
-    """Leave the graphs as they are."""
+    """Return the split unchanged."""
     return split
 
 
 def renumbered(split: Split, agent: int, rng: np.random.Generator) -> Split:
-    """Number the nodes of the agent's training graphs anew, at random."""
+    """Renumber the nodes of the agent's training graphs at random."""
     graphs = split.graphs
     place = np.arange(len(graphs.degree))
     for g in np.unique(split.partition.train[agent]):
@@ -77,7 +88,7 @@ def renumbered(split: Split, agent: int, rng: np.random.Generator) -> Split:
 
 
 def with_edges(split: Split, agent: int, rng: np.random.Generator, *, more: float) -> Split:
-    """Add ⌈more·edges⌉ edges to each of the agent's training graphs, where there were none."""
+    """Add ⌈more·edges⌉ random new edges to each of the agent's training graphs."""
     graphs = split.graphs
     pairs, entry = graphs.edge_list()
     bounds = np.searchsorted(graphs.node_graph[pairs[:, 0]], np.arange(len(graphs) + 1))
@@ -99,16 +110,16 @@ def with_edges(split: Split, agent: int, rng: np.random.Generator, *, more: floa
 
 
 def duplicated(split: Split, agent: int, rng: np.random.Generator) -> Split:
-    """Let the agent train on each of its graphs twice."""
+    """Duplicate each training graph of the agent."""
     train = list(split.partition.train)
     train[agent] = np.tile(train[agent], 2)
     return replace(split, partition=replace(split.partition, train=tuple(train)))
 
 
 def in_two(split: Split, agent: int, rng: np.random.Generator) -> Split:
-    """Let the agent join as two, each with half of the training graphs of every class.
+    """Split the agent into two, each with half of the training graphs of every class.
 
-    The second comes after all others; both are tested on all test graphs of the one.
+    The second is appended after all agents; both have all test graphs of the original agent.
     """
     old, target = split.partition, split.graphs.target
     own = old.train[agent]
@@ -128,34 +139,34 @@ def in_two(split: Split, agent: int, rng: np.random.Generator) -> Split:
 # Attacks on motif keys
 
 
-def honest_members(members: Members, crew: Crew) -> Members:
-    """Leave the keys as they are."""
+def honest_members(members: Members, attackers: Attackers) -> Members:
+    """Return the members unchanged."""
     return members
 
 
-def inventing(members: Members, crew: Crew) -> Members:
-    """Claim as many motifs again as the attacker has, which nobody holds.
+def inventing(members: Members, attackers: Attackers) -> Members:
+    """Claim as many invented motifs as the attacker has real ones.
 
-    An attacker that joined as two claims the same ones in both names.
+    The two agents of an attacker that joined as two claim the same ones.
     """
     assert members.index is not None
-    count = int(members.index.sizes[list(crew)].max())
-    return claimed(members, crew, [f"ring invented {k}" for k in range(count)])
+    count = int(members.index.sizes[list(attackers)].max())
+    return claimed(members, attackers, [f"ring invented {k}" for k in range(count)])
 
 
-def claiming_all(members: Members, crew: Crew) -> Members:
-    """Claim every motif that anybody holds, as somebody may who knows the kind of data."""
+def claiming_all(members: Members, attackers: Attackers) -> Members:
+    """Claim the motifs of all agents, as an attacker that knows the kind of data may."""
     assert members.index is not None
-    return claimed(members, crew, members.index.keys)
+    return claimed(members, attackers, members.index.keys)
 
 
-def claimed(members: Members, crew: Crew, keys: Sequence[str]) -> Members:
-    """Add keys to what agents hold; prototypes are copies of those of their own motifs."""
+def claimed(members: Members, attackers: Attackers, keys: Sequence[str]) -> Members:
+    """Add keys to the vocabularies of agents; their prototypes are copies of real ones."""
     index = members.index
     assert index is not None
     held = [[index.keys[m] for m in index.motif[index.agent == a]] for a in range(len(index.sizes))]
     train = list(members.train)
-    for a in crew:
+    for a in attackers:
         new = [key for key in keys if key not in set(held[a])]
         own = train[a].motifs
         copies = sparse.csr_array((own.shape[0], len(new)), dtype=own.dtype)
@@ -169,114 +180,125 @@ def claimed(members: Members, crew: Crew, keys: Sequence[str]) -> Members:
 # Attacks on uploads
 
 
-def honest_uploads(uploads: Uploads, scene: Scene) -> Uploads:
-    """Send what was trained."""
+def honest_uploads(uploads: Uploads, context: AttackContext) -> Uploads:
+    """Return the uploads unchanged."""
     return uploads
 
 
-def scaled(uploads: Uploads, scene: Scene, *, by: float) -> Uploads:
-    """Send update and gradient longer or shorter than they are."""
+def scaled(uploads: Uploads, context: AttackContext, *, by: float) -> Uploads:
+    """Multiply update and gradient by a factor."""
     gradient = uploads.gradient
     sent = _sending(
         uploads,
-        scene,
-        update=by * uploads.update[scene.own],
-        gradient=None if gradient is None else by * gradient[scene.own],
+        context,
+        update=by * uploads.update[context.own],
+        gradient=None if gradient is None else by * gradient[context.own],
     )
     norm = uploads.gradient_norm.clone()
-    norm[scene.own] *= by
+    norm[context.own] *= by
     return replace(sent, gradient_norm=norm)
 
 
-def copied(uploads: Uploads, scene: Scene) -> Uploads:
-    """Send what another agent sends in the same round.
+def copied(uploads: Uploads, context: AttackContext) -> Uploads:
+    """Copy the upload of another agent in the same round.
 
-    Between machines nobody can: uploads are simultaneous.
+    In a real federation this is impossible, as uploads are simultaneous.
     """
-    return _copied(uploads, scene, uploads)
+    return _copied(uploads, context, uploads)
 
 
-def copied_late(uploads: Uploads, scene: Scene) -> Uploads:
-    """Send what another agent sent in the round before."""
-    return uploads if scene.past is None else _copied(uploads, scene, scene.past.uploads)
-
-
-def _copied(uploads: Uploads, scene: Scene, source: Uploads) -> Uploads:
-    gradient = source.gradient
-    return _sending(
-        uploads,
-        scene,
-        update=source.update[scene.other],
-        gradient=None if gradient is None else gradient[scene.other],
+def copied_late(uploads: Uploads, context: AttackContext) -> Uploads:
+    """Copy the upload of another agent in the previous round."""
+    return (
+        uploads if context.previous is None else _copied(uploads, context, context.previous.uploads)
     )
 
 
-def echoed(uploads: Uploads, scene: Scene) -> Uploads:
-    """Send the last reward back as the update, and its negative as the gradient: no training."""
-    if scene.past is None:
+def _copied(uploads: Uploads, context: AttackContext, source: Uploads) -> Uploads:
+    gradient = source.gradient
+    return _sending(
+        uploads,
+        context,
+        update=source.update[context.other],
+        gradient=None if gradient is None else gradient[context.other],
+    )
+
+
+def echoed(uploads: Uploads, context: AttackContext) -> Uploads:
+    """Send the last reward as the update and its negative as the gradient, without training."""
+    if context.previous is None:
         return uploads
-    reward = scene.past.reward[scene.own]
-    return _sending(uploads, scene, update=reward, gradient=-reward)
+    reward = context.previous.reward[context.own]
+    return _sending(uploads, context, update=reward, gradient=-reward)
 
 
-def silent(uploads: Uploads, scene: Scene, *, when: Callable[[Scene], bool]) -> Uploads:
-    """Send zeros in some rounds."""
-    if not when(scene):
+def silent(
+    uploads: Uploads, context: AttackContext, *, when: Callable[[AttackContext], bool]
+) -> Uploads:
+    """Send zeros in the rounds chosen by `when`."""
+    if not when(context):
         return uploads
-    nothing = torch.zeros_like(uploads.update[scene.own])
-    return _sending(uploads, scene, update=nothing, gradient=nothing)
+    nothing = torch.zeros_like(uploads.update[context.own])
+    return _sending(uploads, context, update=nothing, gradient=nothing)
 
 
-def always(scene: Scene) -> bool:
-    """In every round."""
+def always(context: AttackContext) -> bool:
+    """Choose every round."""
     return True
 
 
-def every_other(scene: Scene) -> bool:
-    """In the second, the fourth, ... round."""
-    return scene.round % 2 == 0
+def every_other(context: AttackContext) -> bool:
+    """Choose the second, the fourth, ... round."""
+    return context.round % 2 == 0
 
 
-def first_third(scene: Scene) -> bool:
-    """In the first third of the rounds."""
-    return 3 * scene.round <= scene.rounds
+def first_third(context: AttackContext) -> bool:
+    """Choose the first third of the rounds."""
+    return 3 * context.round <= context.rounds
 
 
-def after_a_third(scene: Scene) -> bool:
-    """In all rounds but the first third."""
-    return not first_third(scene)
+def after_a_third(context: AttackContext) -> bool:
+    """Choose the rounds after the first third."""
+    return not first_third(context)
 
 
-def gradient_of_other(uploads: Uploads, scene: Scene) -> Uploads:
-    """Send another agent's gradient beside the own update."""
+def gradient_of_other(uploads: Uploads, context: AttackContext) -> Uploads:
+    """Send the gradient of another agent with the own update."""
     assert uploads.gradient is not None
-    return _sending(uploads, scene, gradient=uploads.gradient[scene.other])
+    return _sending(uploads, context, gradient=uploads.gradient[context.other])
 
 
-def gradient_negated(uploads: Uploads, scene: Scene) -> Uploads:
-    """Send the negative of the own gradient: vote against whoever points where it points."""
+def gradient_negated(uploads: Uploads, context: AttackContext) -> Uploads:
+    """Send the negated own gradient: vote against the agents with a similar one."""
     assert uploads.gradient is not None
-    return _sending(uploads, scene, gradient=-uploads.gradient[scene.own])
+    return _sending(uploads, context, gradient=-uploads.gradient[context.own])
 
 
-def gradient_of_aggregate(uploads: Uploads, scene: Scene, *, sign: float) -> Uploads:
-    """Send as gradient the last aggregate: with sign −1 that of which it is a step, a vote for all
-    who point there; with sign 1 a vote against them.
+def gradient_of_aggregate(uploads: Uploads, context: AttackContext, *, sign: float) -> Uploads:
+    """Send sign·(last aggregate) as the gradient.
+
+    Sign −1 is a vote for the agents aligned with the aggregate, sign 1 a vote against them.
     """
-    if scene.past is None:
+    if context.previous is None:
         return uploads
-    return _sending(uploads, scene, gradient=sign * scene.past.aggregate)
+    return _sending(uploads, context, gradient=sign * context.previous.aggregate)
 
 
 def _sending(
-    uploads: Uploads, scene: Scene, *, update: Tensor | None = None, gradient: Tensor | None = None
+    uploads: Uploads,
+    context: AttackContext,
+    *,
+    update: Tensor | None = None,
+    gradient: Tensor | None = None,
 ) -> Uploads:
-    """Replace the attackers' rows."""
+    """Replace the rows of the attackers in the uploads."""
     return replace(
         uploads,
-        update=_with_rows(uploads.update, scene.own, update),
+        update=_with_rows(uploads.update, context.own, update),
         gradient=(
-            None if uploads.gradient is None else _with_rows(uploads.gradient, scene.own, gradient)
+            None
+            if uploads.gradient is None
+            else _with_rows(uploads.gradient, context.own, gradient)
         ),
     )
 
@@ -289,30 +311,37 @@ def _with_rows(rows: Tensor, own: Tensor, new: Tensor | None) -> Tensor:
     return changed
 
 
-# Staying away
+# Absence
 
 
-def after_a_bad_round(scene: Scene) -> bool:
-    """Stay away in the round after each in which the own alignment was negative.
+def after_a_bad_round(context: AttackContext) -> bool:
+    """Be absent in the round after each one with a negative own alignment.
 
-    That of a round in which it was absent is unknown, so it comes back after one.
+    The alignment of an absent agent is unknown (NaN), so that it returns after one round.
     """
-    return scene.past is not None and bool((scene.past.alignment[scene.own] < 0).all())
+    return context.previous is not None and bool(
+        (context.previous.alignment[context.own] < 0).all()
+    )
 
 
 @dataclass(frozen=True)
 class Attack:
-    """What a dishonest agent does, by name; what is not given is honest.
+    """An attack; the parts that are not given are honest.
 
-    `away` says when it stays away, which is for one federation at a time. `by_gradient` is an
-    attack that exists only where gradients are uploaded.
+    Attributes:
+        name: Its name in tables.
+        split: Changes the graphs of an agent.
+        members: Changes the motif keys of agents.
+        uploads: Changes the uploads of a round.
+        away: Chooses the rounds in which the attacker is absent; not for stacks of federations.
+        by_gradient: Whether it needs a method with gradients in the uploads.
     """
 
     name: str
     split: Callable[[Split, int, np.random.Generator], Split] = honest_split
-    members: Callable[[Members, Crew], Members] = honest_members
-    uploads: Callable[[Uploads, Scene], Uploads] = honest_uploads
-    away: Callable[[Scene], bool] | None = None
+    members: Callable[[Members, Attackers], Members] = honest_members
+    uploads: Callable[[Uploads, AttackContext], Uploads] = honest_uploads
+    away: Callable[[AttackContext], bool] | None = None
     by_gradient: bool = False
 
 

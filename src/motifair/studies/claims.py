@@ -1,4 +1,4 @@
-"""What the paper says in words, each claim with a number, an interval and a verdict."""
+"""Tests of the paper's claims in words: for each a number, an interval and a verdict."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from motifair.studies.study import CONFIRMATION, Finding, Settings, Study, runs_
 
 SPLITS = 20
 MEASURED = 20  # rounds in which contributions are measured
-LITTLE = 0.1  # of the error of a guess, that prototypes take away
+LITTLE = 0.1  # largest share of a guess's error that prototypes may remove to reveal little
 AT_MOST_1 = (-np.inf, 1.0)
-WINDOW = 10  # rounds whose mean loss tells a trend from the noise of dropout
+WINDOW = 10  # rounds over which the loss is averaged to remove the noise of dropout
 
 ON = ("PROTEINS", "IMDB-BINARY")
 OUR_DIVERSITY, THE_PAPERS = "diversity", "the paper's diversity"
@@ -59,14 +59,14 @@ def explore(settings: Settings, dataset: str) -> pd.DataFrame:
     plans = {m: settings.plan(dataset, **where, method=m, **o) for m, o in asked.items()}
     literal = settings.plan(dataset, **where, method="motifair", profile="paper")
     folder = f"{runs_folder(plans['motifair'])}-claims"
-    found = settings.execute(folder, plans, baseline="motifair")
-    kept = settings.out / "runs" / folder
+    comparison = settings.execute(folder, plans, baseline="motifair")
+    runs = settings.out / "runs" / folder
     rows = [
-        *late_rows(found, literal),
-        *lift_rows(found),
-        *apart_rows(found, kept),
-        *loss_rows(found),
-        *private_rows(plans["motifair"], kept / "motifair"),
+        *late_rows(comparison, literal),
+        *lift_rows(comparison),
+        *apart_rows(comparison, runs),
+        *loss_rows(comparison),
+        *private_rows(plans["motifair"], runs / "motifair"),
     ]
     return pd.DataFrame([{"dataset": dataset, **row} for row in rows])
 
@@ -91,9 +91,9 @@ NOTES = (
 )
 
 
-def late_rows(found: Comparison, literal: Plan) -> list[dict[str, object]]:
-    """Correlate diversity, ours and that of the paper, with how late agents become useful."""
-    ours, plain = found.results["motifair"].splits, found.results["fedavg"].splits
+def late_rows(comparison: Comparison, literal: Plan) -> list[dict[str, object]]:
+    """Correlate diversity, ours and that of the paper, with how late agents contribute."""
+    ours, plain = (comparison.results[m].splits for m in ("motifair", "fedavg"))
     held = {
         OUR_DIVERSITY: [s.history.columns["diversity"][-1] for s in ours],
         THE_PAPERS: [paper_diversity(literal, k) for k in range(len(ours))],
@@ -118,7 +118,7 @@ def late_rows(found: Comparison, literal: Plan) -> list[dict[str, object]]:
 
 
 def paper_diversity(plan: Plan, number: int) -> np.ndarray:
-    """Return d_i as the paper has it: of all motifs that agents hold, the share that each does."""
+    """Return d_i as in the paper: the share of all agents' motifs that each agent has, `(A,)`."""
     members = prepare(plan.config, split_data(plan, number), seed=plan.config.seed + number)
     index = members.index
     assert index is not None
@@ -127,7 +127,7 @@ def paper_diversity(plan: Plan, number: int) -> np.ndarray:
 
 
 def lateness(split: SplitResult, column: str) -> np.ndarray:
-    """Return by how much each agent's mean in the second half exceeds that in the first."""
+    """Return the mean of the second half of the rounds minus that of the first, `(A,)`."""
     rows = split.history.columns[column]
     known = rows[~np.isnan(rows).all(axis=1)]
     half = len(known) // 2
@@ -135,10 +135,10 @@ def lateness(split: SplitResult, column: str) -> np.ndarray:
     return later
 
 
-def lift_rows(found: Comparison) -> list[dict[str, object]]:
-    """Measure what prototypes add to the accuracy of agents of low value, and of the others."""
+def lift_rows(comparison: Comparison) -> list[dict[str, object]]:
+    """Measure the effect of prototypes on the accuracy of agents of low value, and of the rest."""
     lowest, beyond = [], []
-    pairs = (found.results[m].splits for m in ("motifair", "motifair-prototypes"))
+    pairs = (comparison.results[m].splits for m in ("motifair", "motifair-prototypes"))
     for having, lacking in zip(*pairs, strict=True):
         value = lacking.history.columns["value"].mean(axis=0)
         low = np.argsort(value, kind="stable")[: max(1, len(value) // 3)]
@@ -151,9 +151,9 @@ def lift_rows(found: Comparison) -> list[dict[str, object]]:
     ]
 
 
-def apart_rows(found: Comparison, folder: Path) -> list[dict[str, object]]:
-    """Compare how far agents' final models are from each other, with and without diversity."""
-    numbers = range(len(found.first.splits))
+def apart_rows(comparison: Comparison, folder: Path) -> list[dict[str, object]]:
+    """Compare the distances between the agents' final models, with and without diversity."""
+    numbers = range(len(comparison.first.splits))
     ours, without = (
         np.array([distance(final_weights(folder / method, k)) for k in numbers])
         for method in ("motifair", "motifair-diversity")
@@ -174,13 +174,13 @@ def distance(weights: torch.Tensor) -> float:
     return float(torch.pdist(weights.double()).mean())
 
 
-def loss_rows(found: Comparison) -> list[dict[str, object]]:
-    """Count the rounds in which the local loss falls."""
-    losses = [s.history.columns["loss"] for s in found.results["motifair"].splits]
+def loss_rows(comparison: Comparison) -> list[dict[str, object]]:
+    """Measure the share of rounds in which the local loss falls."""
+    losses = [s.history.columns["loss"] for s in comparison.results["motifair"].splits]
     window = min(WINDOW, max(1, len(losses[0]) // 2))
     whole = len(losses[0]) // window * window
     smooth = [x[:whole].reshape(-1, window, x.shape[1]).mean(axis=1) for x in losses]
-    # Falling always is a share of 1; anything less is a counterexample.
+    # The claim is a share of 1; anything less is a counterexample.
     return [
         _row(FALLS, "share of rounds in which it falls", map(falls, losses), SHARE, above=0.999),
         _row(FALLS, f"the same for means of {window} rounds", map(falls, smooth), SHARE,
@@ -191,7 +191,7 @@ def loss_rows(found: Comparison) -> list[dict[str, object]]:
 
 
 def falls(losses: np.ndarray) -> float:
-    """Return in which share of steps losses fall, `(rounds, agents)`.
+    """Return the share of steps in which losses `(rounds, agents)` fall.
 
     >>> falls(np.array([[3.0, 1.0], [2.0, 2.0], [1.0, 1.0]]))
     0.75
@@ -212,12 +212,13 @@ def private_rows(plan: Plan, folder: Path) -> list[dict[str, object]]:
         single.append(float((np.concatenate(count) == 1).mean()))
     rows = []
     for secret in SECRETS:
-        found = [g[secret] for g in guesses]
-        told = f"{secret} of the graphs with a motif"
+        of_secret = [g[secret] for g in guesses]
+        gained = [g.gained for g in of_secret]
+        what = f"{secret} of the graphs with a motif"
         rows += [
-            _row(PRIVATE, f"{told}: gained", [g.gained for g in found], AT_MOST_1, below=LITTLE),
-            _row(PRIVATE, f"{told}: R² from prototypes", [g.r2[0] for g in found], AT_MOST_1),
-            _row(PRIVATE, f"{told}: R² without them", [g.r2[1] for g in found], AT_MOST_1),
+            _row(PRIVATE, f"{what}: gained", gained, AT_MOST_1, below=LITTLE),
+            _row(PRIVATE, f"{what}: R² from prototypes", [g.r2[0] for g in of_secret], AT_MOST_1),
+            _row(PRIVATE, f"{what}: R² without them", [g.r2[1] for g in of_secret], AT_MOST_1),
         ]
     rows.append(_row(PRIVATE, "share of prototypes that are one graph's own f_ω(G)", single, SHARE))
     return rows
@@ -236,15 +237,15 @@ def _row(
     within: tuple[float, float] = (-np.inf, np.inf),
     **limit: float,
 ) -> dict[str, object]:
-    """Make a row of the table; with a limit it has a verdict."""
-    found = list(values)
+    """Return a row of the table, with a verdict if there is a limit."""
+    samples = list(values)
     if "correlation" in measured:
         within = CORRELATION
-    mean, low, high = with_interval("mean", found, within).values()
-    said = verdict(low, high, **limit) if limit else "-"
+    mean, low, high = with_interval("mean", samples, within).values()
     return {
         "claim": claim, "measured": measured, "mean": mean, "low": low, "high": high,
-        "splits": int(np.isfinite(found).sum()), "verdict": said,
+        "splits": int(np.isfinite(samples).sum()),
+        "verdict": verdict(low, high, **limit) if limit else "-",
     }  # fmt: skip
 
 

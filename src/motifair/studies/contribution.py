@@ -1,6 +1,4 @@
-"""Figure 1: what each agent contributes to a round, on graphs and on images; and how well the
-cosine stands in for the Shapley value while training goes on.
-"""
+"""Figure 1: contributions of agents, on graphs and images; and cosine against Shapley value."""
 
 from __future__ import annotations
 
@@ -37,13 +35,13 @@ def run(settings: Settings) -> Finding:
     dataset = (*settings.datasets, "PROTEINS")[0]
     plans = {m: _plan(settings, dataset, method=m, agents=AGENTS, partition="iid") for m in METHODS}
     first = next(iter(plans.values()))
-    found = settings.execute(f"{runs_folder(first)}-contribution", plans)
-    maps = {f"{m} on {dataset}": measured(r, "contribution") for m, r in found.results.items()}
-    seen, notes = _images(first)
-    maps |= seen
+    comparison = settings.execute(f"{runs_folder(first)}-contribution", plans)
+    maps = {f"{m} on {dataset}": measured(r, "contribution") for m, r in comparison.results.items()}
+    on_images, notes = _images(first)
+    maps |= on_images
     agreement = _agreement(settings, dataset)
     tables = {"contribution": contribution_table(maps), "shapley": agreement_table(agreement)}
-    rounds = measured_rounds(found.first)
+    rounds = measured_rounds(comparison.first)
     figures = {"contribution": draw(maps, rounds), "shapley": draw_agreement(agreement, rounds)}
     return Finding("What agents contribute", tables, figures, [*NOTES, *notes])
 
@@ -113,7 +111,10 @@ def agreement(result: Result) -> dict[str, np.ndarray]:
 
 
 def agreement_table(agreement: Mapping[str, np.ndarray]) -> pd.DataFrame:
-    """Return the agreement in all rounds, at first, and at last; a split is one observation."""
+    """Return the mean agreement over all rounds, the first third and the last third.
+
+    A split is one observation.
+    """
     rows = []
     for measure, values in agreement.items():
         third = max(1, values.shape[1] // 3)
@@ -189,12 +190,11 @@ def _plan(settings: Settings, dataset: str, **options: object) -> Plan:
 
 def _agreement(settings: Settings, dataset: str) -> dict[str, np.ndarray]:
     plan = _plan(settings, dataset, method="motifair", **COSINE)
-    found = settings.execute(f"{runs_folder(plan)}-shapley", {"motifair": plan})
-    return agreement(found.first)
+    return agreement(settings.execute(f"{runs_folder(plan)}-shapley", {"motifair": plan}).first)
 
 
 def _images(plan: Plan) -> tuple[Maps, list[str]]:
-    """Measure the same on images; without scikit-learn say what is missing and go on."""
+    """Measure contributions on images; without scikit-learn return a note that it is missing."""
     try:
         images, labels = digits()
     except MotifairError as error:

@@ -1,4 +1,4 @@
-"""the table of datasets, counted anew"""
+"""The paper's table of datasets, counted from the data."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ PRINTED_DIGITS = 2
 
 
 def run(settings: Settings) -> Finding:
-    """Count what is in each dataset; nothing is trained."""
+    """Count graphs, nodes, edges, classes and labels of each dataset; nothing is trained."""
     rows = [r for d in settings.datasets or DATASETS for r in _rows(settings, d)]
-    table = pd.DataFrame(rows, dtype=object)  # counts stay whole numbers beside means
+    table = pd.DataFrame(rows, dtype=object)  # counts stay integers in a column with means
     notes = [
         "Edges are undirected and counted once. `difference`: here minus printed, both rounded as "
         "printed; empty where the paper prints nothing.",
@@ -58,7 +58,7 @@ def _rows(settings: Settings, dataset: str) -> list[dict[str, Any]]:
 
 
 def count(graphs: GraphSet) -> dict[str, float]:
-    """Return what the paper's table has, and the number of node and edge labels."""
+    """Return the columns of the paper's table, and the number of node and edge labels."""
     labels = {"node labels": graphs.node_label, "edge labels": graphs.edge_label}
     return {
         "graphs": len(graphs),
@@ -76,7 +76,7 @@ def _printed(dataset: str, metric: str) -> float:
 
 
 def _plain(number: float) -> float:
-    """Write a whole number without digits."""
+    """Convert a whole number to an integer."""
     return int(number) if number.is_integer() else number
 
 

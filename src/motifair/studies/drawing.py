@@ -1,6 +1,6 @@
-"""Small drawings that studies share: dots with intervals, curves with intervals, legends outside.
+"""Plots shared by the studies: dots with intervals, curves with intervals, legends outside.
 
-Frames have columns `mean`, `low` and `high`; an interval that is not known is not drawn.
+Frames have the columns `mean`, `low` and `high`; an interval that is NaN is not drawn.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from motifair.report import colours
 
 BLUE, ORANGE, GREEN, RED, PINK, SKY, _, BLACK = colours.COLOURS
-# Yellow is left out: on white paper it is hardly seen.
+# Yellow is left out: it is hard to see on white.
 LINES = (BLUE, RED, GREEN, ORANGE, PINK, SKY, BLACK)
 MARKERS = tuple(colours.MARKERS.values())
 GREY = "0.6"
@@ -30,26 +30,26 @@ TITLES = {
 def panels(
     columns: int, *, width: float, height: float, shared: bool = False
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure with panels side by side, open to the right and above."""
+    """Return a figure and its panels in one row, without top and right spines."""
     figure = Figure(figsize=(width, height), layout="constrained", dpi=150)
-    found: list[Axes] = list(
+    row: list[Axes] = list(
         figure.subplots(1, columns, squeeze=False, sharex=shared, sharey=shared)[0]
     )
-    for axes in found:
+    for axes in row:
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(color="0.92", lw=0.6)
         axes.set_axisbelow(True)
-    return figure, found
+    return figure, row
 
 
 def reach(frame: pd.DataFrame) -> np.ndarray:
-    """Return how far intervals reach below and above the mean, as `errorbar` wants them.
+    """Return the lengths of intervals below and above the mean, for `errorbar`, `(2, rows)`.
 
     >>> reach(pd.DataFrame({"mean": [0.5], "low": [0.25], "high": [1.0]})).tolist()
     [[0.25], [0.5]]
     """
     below, above = frame["mean"] - frame["low"], frame["high"] - frame["mean"]
-    # Fisher's interval of a correlation of 1 ends just below it, which is no reach at all.
+    # Fisher's interval of a correlation of 1 ends just below it: lengths must not be negative.
     both: np.ndarray = np.maximum(np.vstack([below, above]).astype(float), 0)
     return both
 
@@ -64,7 +64,7 @@ def dots(
     marker: str = "o",
     hollow: bool = False,
 ) -> None:
-    """Draw a dot and its interval for each row, one below the other at `places`."""
+    """Draw a dot with a horizontal interval for each row, at the heights `places`."""
     axes.errorbar(
         frame["mean"],
         places,
@@ -80,7 +80,7 @@ def dots(
 
 
 def curve(axes: Axes, frame: pd.DataFrame, *, label: str, colour: str = BLUE) -> None:
-    """Draw means with intervals over the column `value`, evenly spaced: zero and inf have room."""
+    """Draw means with intervals over the column `value`, evenly spaced (it may be 0 or inf)."""
     places = np.arange(len(frame))
     axes.errorbar(
         places, frame["mean"], yerr=reach(frame), fmt="o-", ms=4, lw=1.2, color=colour, label=label
@@ -89,13 +89,13 @@ def curve(axes: Axes, frame: pd.DataFrame, *, label: str, colour: str = BLUE) ->
 
 
 def name_rows(axes: Axes, names: Sequence[str]) -> None:
-    """Name the rows of dots, the first one on top."""
+    """Label the rows of dots, the first one at the top."""
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.4, -0.6)
 
 
 def legend_outside(figure: Figure, *axes: Axes) -> None:
-    """Put one legend for all panels below them, where it hides nothing."""
+    """Put one legend for all panels below them."""
     entries: dict[str, Artist] = {}
     for one in axes:
         handles, labels = one.get_legend_handles_labels()

@@ -1,4 +1,4 @@
-"""Does worse data hurt a federation? What becomes of FedAvg when a quality tier stays away."""
+"""Does low-quality data harm a federation? FedAvg trained without each quality tier."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ T = TypeVar("T")
 
 
 def harm_table(settings: Settings, dataset: str, plan: Plan, together: Result) -> pd.DataFrame:
-    """Return, for each tier, what FedAvg's server model loses on the global test set without it.
+    """Return the global accuracy of FedAvg with all agents and without each tier.
 
-    `together` is FedAvg with everyone, on the splits of `plan`; differences are paired over splits.
-    Beside it stands what the agents of the tier reach alone, on test graphs nobody damaged.
+    `together` is FedAvg with all agents on the splits of `plan`; differences are paired over
+    splits. The table also has the accuracy alone of the agents of the tier, on clean test graphs.
     """
     left = without_tiers(settings, plan, f"{runs_folder(plan)}-without")
     everyone = [float(s.history.global_accuracy[-1]) for s in together.splits]
@@ -57,7 +57,7 @@ def harm_table(settings: Settings, dataset: str, plan: Plan, together: Result) -
 def without_tiers(settings: Settings, plan: Plan, folder: str) -> dict[str, list[History]]:
     """Train the planned method without the agents of each tier, on every split."""
 
-    @cache  # three federations are made from one
+    @cache  # shared by the three federations of a split
     def members(number: int) -> Members:
         split = split_data(plan, number)
         return prepare(plan.config, split, seed=plan.config.seed + number)
@@ -70,14 +70,14 @@ def without_tiers(settings: Settings, plan: Plan, folder: str) -> dict[str, list
     trainings = [
         Training(k, f"without-{tier}", partial(rest, k, tier)) for tier in TIERS for k in numbers
     ]
-    found = train(settings, plan, folder, trainings)
-    return {t: found[n * len(numbers) :][: len(numbers)] for n, t in enumerate(TIERS)}
+    histories = train(settings, plan, folder, trainings)
+    return {t: histories[n * len(numbers) :][: len(numbers)] for n, t in enumerate(TIERS)}
 
 
 def without(members: Members, away: Sequence[int]) -> Members:
-    """Leave agents out; all else stays as it was: model, initial weights, the others' randomness.
+    """Remove agents; model, initial weights and the random streams of the others stay the same.
 
-    Only for methods without motifs and lent graphs, which would have to be taken stock of anew.
+    Only for methods without motifs and lent graphs, which would have to be computed again.
     """
     assert members.index is None
     assert len(members.lent) == 0
@@ -102,7 +102,7 @@ def without(members: Members, away: Sequence[int]) -> Members:
 
 
 def effect(low: float, high: float) -> str:
-    """Say what the interval of (accuracy with a tier − without it) allows to say of the tier.
+    """Classify a tier by the interval of (accuracy with the tier − without it).
 
     >>> effect(0.01, 0.03), effect(-0.03, -0.01), effect(-0.01, 0.01)
     ('helps', 'harms', 'cannot be told')

@@ -1,4 +1,4 @@
-"""Late contribution: what value, payoff and compensation do when an agent becomes useful late."""
+"""Late contribution: value, payoff and compensation of an agent that becomes useful late."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Course = Mapping[str, Mapping[str, np.ndarray]]
 
 
 def course_by_role(result: Result) -> Course:
-    """Follow the agents of each role, their mean in a split being one observation."""
+    """Return the course of the agents of each role; their mean in a split is one observation."""
     roles = dict.fromkeys(role for s in result.splits for role in s.roles)
     return {
         role: _followed(
@@ -44,10 +44,11 @@ def course_by_role(result: Result) -> Course:
 
 
 def course_of_late(settings: Settings, plan: Plan, folder: str, turn: int) -> Course:
-    """Follow an agent whose training graphs are rewired throughout (ρ = 1) in the first `turn`
-    rounds, and its own afterwards; the others beside it; and the agent with its own all along.
+    """Return the courses of a late agent, of the others, and of the same agent as a control.
 
-    Which agent it is changes from split to split.
+    The training graphs of the late agent are fully rewired (ρ = 1) in the first `turn` rounds and
+    clean afterwards; in the control run they are clean in all rounds. Which agent is late changes
+    from split to split.
     """
     numbers = range(plan.config.splits)
 
@@ -65,18 +66,18 @@ def course_of_late(settings: Settings, plan: Plan, folder: str, turn: int) -> Co
 
     late = [Training(k, f"late-{turn}", partial(improved, k), (turn,)) for k in numbers]
     control = [Training(k, "clean", partial(untouched, k)) for k in numbers]
-    found = train(settings, plan, folder, [*late, *control])
-    histories, usual = found[: len(numbers)], found[len(numbers) :]
+    trained = train(settings, plan, folder, [*late, *control])
+    histories, controls = trained[: len(numbers)], trained[len(numbers) :]
     agent = [np.arange(len(h.names)) == k % len(h.names) for k, h in enumerate(histories)]
     return {
         LATE: _followed(histories, agent),
         OTHERS: _followed(histories, [~a for a in agent]),
-        CONTROL: _followed(usual, agent),
+        CONTROL: _followed(controls, agent),
     }
 
 
 def turning_points(rounds: int) -> list[int]:
-    """Return the rounds after which an agent is useful: while all learn fast, and at half-time.
+    """Return the rounds after which the late agent is clean: after a tenth and half of them.
 
     >>> turning_points(200)
     [20, 100]
@@ -85,7 +86,7 @@ def turning_points(rounds: int) -> list[int]:
 
 
 def marked_rounds(rounds: int) -> list[int]:
-    """Return the rounds that a table shows: the first, around both turning points, and the last.
+    """Return the rounds in the table: the first, around both turning points, and the last.
 
     >>> marked_rounds(200)
     [1, 20, 30, 50, 100, 110, 150, 200]
@@ -96,7 +97,7 @@ def marked_rounds(rounds: int) -> list[int]:
 
 
 def damaged(split: Split, agent: int, *, seed: int) -> Split:
-    """Rewire every edge of an agent's training graphs that can be moved."""
+    """Rewire the training graphs of an agent with ratio 1."""
     ratio = np.zeros(len(split.graphs))
     ratio[split.partition.train[agent]] = 1.0
     damage = list(split.damage)
@@ -106,9 +107,9 @@ def damaged(split: Split, agent: int, *, seed: int) -> Split:
 
 
 def course_table(where: str, course: Course, rounds: int) -> pd.DataFrame:
-    """Return value, payoff and cumulative compensation at some of the rounds, with intervals.
+    """Return value, payoff and cumulative compensation in the marked rounds, with intervals.
 
-    Where the late agent has a control, their difference on the same splits is shown, too.
+    If the late agent has a control, the table also has their difference, paired over splits.
     """
     if CONTROL in course:
         gap = {m: course[LATE][m] - course[CONTROL][m] for m in MEASURES}
@@ -149,7 +150,7 @@ def _band(axis: Axes, values: np.ndarray, who: str) -> None:
 
 
 def _followed(histories: Sequence[History], chosen: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-    """Return each measure of the chosen agents, `(splits, rounds)`; compensation summed up."""
+    """Return the mean measures of the chosen agents, `(splits, rounds)`; compensation cumulated."""
     pairs = list(zip(histories, chosen, strict=True))
-    found = {m: np.stack([h.columns[m][:, c].mean(axis=1) for h, c in pairs]) for m in MEASURES}
-    return {**found, "compensation": found["compensation"].cumsum(axis=1)}
+    means = {m: np.stack([h.columns[m][:, c].mean(axis=1) for h, c in pairs]) for m in MEASURES}
+    return {**means, "compensation": means["compensation"].cumsum(axis=1)}

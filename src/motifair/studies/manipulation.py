@@ -1,4 +1,4 @@
-"""What one agent gains by cheating, under the literal equations and under the default."""
+"""The gain of one dishonest agent, under the literal equations and under the default profile."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from motifair.files import write_atomic
 from motifair.learning.process import training_process
 from motifair.methods import make_method
 from motifair.studies import drawing
-from motifair.studies.attacks import ATTACKS, HONEST, Attack, Crew
+from motifair.studies.attacks import ATTACKS, HONEST, Attack, Attackers
 from motifair.studies.dishonest import Dishonest
 from motifair.studies.intervals import with_interval
 from motifair.studies.study import Finding, Settings, Study
 
-SEED = 70_000  # set down in docs/results/seeds.toml before the mechanism was chosen
+SEED = 70_000  # fixed in docs/results/seeds.toml before the mechanism was chosen
 SPLITS = 20
 
-# The equations as they stand, but without the prototype term: taken literally it destroys training,
-# and an attack on a federation that does not learn tells nothing.
+# The literal equations without the prototype term, which destroys training: attacks on a federation
+# that does not learn are not informative.
 LITERAL_OPTIONS: Mapping[str, Any] = {"profile": "paper", "prototype_weight": 0}
 
 RULES: Mapping[str, Mapping[str, Any]] = {
@@ -41,14 +41,14 @@ RULES: Mapping[str, Mapping[str, Any]] = {
     "default": {"profile": "default"},
 }
 ABOUT = ("dataset", "attacker", "rule", "attack")
-# Where a rule's dots are in a row, and what they look like.
+# Vertical offset, colour and marker of a rule's dots.
 DRAWN = {"literal": (-0.15, drawing.RED, "s"), "default": (0.15, drawing.BLUE, "o")}
 MEASURES = ("payoff", "reward", "accuracy", "server")
 
 
 @dataclass(frozen=True)
 class Case:
-    """A federation and who cheats in it: the number of the agent, and what kind of agent it is."""
+    """A federation and its attacker: number and kind of the agent, and options of the run."""
 
     dataset: str
     attacker: int
@@ -64,19 +64,19 @@ CASES = (
 
 
 def run(settings: Settings) -> Finding:
-    """Try every attack in every case under both rules."""
+    """Run every attack in every case under both rules."""
     return explore(settings, CASES, ATTACKS)
 
 
 def explore(settings: Settings, cases: Sequence[Case], attacks: Sequence[Attack]) -> Finding:
-    """Run attacks, or what is left of them, and compare each with the same agent when honest."""
-    wanted = [c for c in cases if not settings.datasets or c.dataset in settings.datasets]
-    found = []
+    """Run attacks that are not stored, and compare each with the same agent when honest."""
+    chosen = [c for c in cases if not settings.datasets or c.dataset in settings.datasets]
+    parts = []
     with training_process():
-        for world in (World(settings, case, rule) for case in wanted for rule in RULES):
-            possible = [a for a in attacks if world.uses_gradients or not a.by_gradient]
-            found += [world.outcomes(attack) for attack in (HONEST, *possible)]
-    outcomes = pd.concat(found, ignore_index=True)
+        for scenario in (Scenario(settings, case, rule) for case in chosen for rule in RULES):
+            possible = [a for a in attacks if scenario.uses_gradients or not a.by_gradient]
+            parts += [scenario.outcomes(attack) for attack in (HONEST, *possible)]
+    outcomes = pd.concat(parts, ignore_index=True)
     table = compared(outcomes)
     return Finding(
         title="What one agent gains by cheating",
@@ -87,8 +87,8 @@ def explore(settings: Settings, cases: Sequence[Case], attacks: Sequence[Attack]
     )
 
 
-class World:
-    """One case under one rule: its plan, and its members on every split when all are honest."""
+class Scenario:
+    """One case under one rule: its plan, and its honest members on every split."""
 
     def __init__(self, settings: Settings, case: Case, rule: str) -> None:
         self.settings, self.case, self.rule = settings, case, rule
@@ -98,7 +98,7 @@ class World:
 
     @cached_property
     def members(self) -> list[Members]:
-        """Members of all splits, made when the first attack needs them."""
+        """Honest members of all splits, prepared at the first use."""
         config = self.plan.config
         return [
             prepare(config, split_data(self.plan, k), seed=config.seed + k)
@@ -106,20 +106,20 @@ class World:
         ]
 
     def outcomes(self, attack: Attack) -> pd.DataFrame:
-        """Return what came of an attack, split by split: from its file, or by running it."""
+        """Return the outcome of an attack on each split, from its file or by running it."""
         folder = self.settings.out / "runs" / "manipulation"
         folder.mkdir(parents=True, exist_ok=True)
         words = (self.case.dataset, self.case.kind, self.rule, attack.name)
         path = folder / (_file_name(" ".join(words)) + ".csv")
         digest = self._digest(attack)
-        found = _stored(path, digest)
-        if found is None:
-            found = self.measured(attack).assign(settings=digest)
-            write_atomic(path, found.to_csv(index=False))
-        return found.assign(**dict(zip(ABOUT, words, strict=True)))
+        outcomes = _stored(path, digest)
+        if outcomes is None:
+            outcomes = self.measured(attack).assign(settings=digest)
+            write_atomic(path, outcomes.to_csv(index=False))
+        return outcomes.assign(**dict(zip(ABOUT, words, strict=True)))
 
     def measured(self, attack: Attack) -> pd.DataFrame:
-        """Run an attack on all splits, side by side where there is memory for it."""
+        """Run an attack on all splits, as stacks where there is GPU memory."""
         attacked = [self.attacked(attack, m) for m in self.members]
         rows: dict[int, dict[str, float]] = {}
         for group in stacks(self.plan, [m for m, _ in attacked], alone=attack.away is not None):
@@ -140,9 +140,10 @@ class World:
                 rows[k] = outcome(history, attacked[k][1], size)
         return pd.DataFrame([{"split": k, **rows[k]} for k in sorted(rows)])
 
-    def attacked(self, attack: Attack, honest: Members) -> tuple[Members, Crew]:
-        """Return the members of a split as an attack has them, and which of them are the attacker:
-        those that joined beyond the honest ones are, too.
+    def attacked(self, attack: Attack, honest: Members) -> tuple[Members, Attackers]:
+        """Return the members of a split under an attack, and the numbers of the attacker's agents.
+
+        Agents that joined in addition to the honest ones belong to the attacker.
         """
         attacker = self.case.attacker
         rng = np.random.default_rng([honest.seed, attacker])
@@ -150,8 +151,8 @@ class World:
         members = honest
         if split is not honest.split:
             members = prepare(self.plan.config, split, seed=honest.seed)
-        crew = (attacker, *range(len(honest.train), len(members.train)))
-        return attack.members(members, crew), crew
+        attackers = (attacker, *range(len(honest.train), len(members.train)))
+        return attack.members(members, attackers), attackers
 
     def _run(self, simulation: Dishonest, group: Sequence[int]) -> list[History]:
         progress = self.settings.progress(self.plan)
@@ -167,17 +168,19 @@ class World:
         return histories
 
     def _digest(self, attack: Attack) -> str:
-        """Name everything that decides what comes of an attack."""
+        """Hash everything that the outcome of an attack depends on."""
         device = self.plan.device.type
         about = [self.plan.config.to_json(), device, self.case.attacker, attack.name]
         return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def outcome(history: History, crew: Crew, size: int) -> dict[str, float]:
-    """Sum up a run: payoff a round of the attacker under all its names, the share of the update's
-    components it received and its accuracy (means over its names), and the server's accuracy.
+def outcome(history: History, attackers: Attackers, size: int) -> dict[str, float]:
+    """Summarise a run: the attacker's payoff, reward and accuracy, and the server's accuracy.
+
+    Of an attacker with several agents the payoff per round is the sum over them; the share of
+    received components of the update and the accuracy are means.
     """
-    own, columns = list(crew), history.columns
+    own, columns = list(attackers), history.columns
     return {
         "payoff": float(columns["payoff"][:, own].sum(axis=1).mean()),
         "reward": float(columns["kept"][:, own].mean() / size),
@@ -207,17 +210,17 @@ def stacks(plan: Plan, members: Sequence[Members], *, alone: bool) -> Iterator[l
 
 
 def _stored(path: Path, digest: str) -> pd.DataFrame | None:
-    """Read what an earlier run with the same settings found."""
+    """Read the outcomes of an earlier run, or return None if its settings were different."""
     if not path.exists():
         return None
-    found = pd.read_csv(path, dtype=str)  # numbers read as text come back to the last digit
-    if not (found["settings"] == digest).all():
+    outcomes = pd.read_csv(path, dtype=str)  # converted from text, floats are exact
+    if not (outcomes["settings"] == digest).all():
         return None
-    return found.astype({"split": int, **dict.fromkeys(MEASURES, float)})
+    return outcomes.astype({"split": int, **dict.fromkeys(MEASURES, float)})
 
 
 def _file_name(words: str) -> str:
-    """Write words as a file name.
+    """Convert words to a file name.
 
     >>> _file_name("update × 0.1")
     'update-x-0.1'
@@ -229,18 +232,19 @@ def _file_name(words: str) -> str:
 # Tables
 
 
-def compared(found: pd.DataFrame) -> pd.DataFrame:
-    """Compare attacks with honesty on the same splits: a row for each attack, case and rule.
+def compared(outcomes: pd.DataFrame) -> pd.DataFrame:
+    """Compare attacks with honest runs on the same splits: a row for each attack, case and rule.
 
     For every measure it has the honest mean, and the mean difference with its interval.
     """
-    runs = {keys: part.set_index("split") for keys, part in found.groupby(list(ABOUT), sort=False)}
+    groups = outcomes.groupby(list(ABOUT), sort=False)
+    runs = {keys: part.set_index("split") for keys, part in groups}
     rows = []
     for keys, own in runs.items():
-        *world, attack = keys
+        *scenario, attack = keys
         if attack == HONEST.name:
             continue
-        honest = runs[(*world, HONEST.name)]
+        honest = runs[(*scenario, HONEST.name)]
         row: dict[str, Any] = dict(zip(ABOUT, keys, strict=True))
         for measure in MEASURES:
             row[f"honest_{measure}"] = float(honest[measure].mean())
@@ -250,7 +254,7 @@ def compared(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def verdict(low: float, high: float) -> str:
-    """Say in words what an interval of a difference says.
+    """Classify the interval of a difference.
 
     >>> verdict(0.1, 0.2), verdict(-0.1, 0.2), verdict(-0.2, -0.1), verdict(float("nan"), 0.0)
     ('gains', 'no difference', 'loses', 'unknown')
@@ -261,14 +265,14 @@ def verdict(low: float, high: float) -> str:
 
 
 def relative(table: pd.DataFrame) -> pd.DataFrame:
-    """Return mean, low and high of what is gained, in percent of the size of the honest payoff."""
+    """Return mean, low and high of the gain, in percent of the absolute honest payoff."""
     ends = {"mean": "payoff", "low": "payoff_low", "high": "payoff_high"}
     size = table["honest_payoff"].abs()
     return pd.DataFrame({name: 100 * table[column] / size for name, column in ends.items()})
 
 
 def gain_table(table: pd.DataFrame) -> pd.DataFrame:
-    """Return what each attack does to the attacker's payoff a round."""
+    """Return the effect of each attack on the attacker's payoff per round."""
     low, high = table["payoff_low"], table["payoff_high"]
     return table[["attack", *ABOUT[:3]]].assign(
         honest=table["honest_payoff"],
@@ -282,18 +286,19 @@ def gain_table(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def effects_table(table: pd.DataFrame) -> pd.DataFrame:
-    """Return what each attack does to the attacker's share of the reward, to its accuracy and to
-    that of the server: the honest mean, and the difference with its interval.
+    """Return the effect of each attack on the attacker's reward and accuracy and on the server.
+
+    For each measure: the honest mean, and the difference with its interval.
     """
     columns = [name for m in MEASURES[1:] for name in (f"honest_{m}", m, f"{m}_low", f"{m}_high")]
     return table[["attack", *ABOUT[:3], *columns]]
 
 
-# Figure and words
+# Figure and notes
 
 
 def gain_figure(table: pd.DataFrame) -> Figure:
-    """Draw the relative gain of every attack with its interval, both rules side by side."""
+    """Draw the relative gain of every attack with its interval, for both rules."""
     names = list(dict.fromkeys(table["attack"]))
     cases = list(dict.fromkeys(zip(table["dataset"], table["attacker"], strict=True)))
     height = 1.5 + 0.32 * len(names)
@@ -314,7 +319,7 @@ def gain_figure(table: pd.DataFrame) -> Figure:
 
 
 def notes(table: pd.DataFrame) -> list[str]:
-    """Say what was compared, and which attacks pay."""
+    """Describe the comparison, and list the attacks that pay."""
     words = [
         "One agent cheats, all others are honest. Shown is the payoff a round of the attacker "
         "(budget 1 a round) less that of the same agent on the same split when it is honest, with "

@@ -1,4 +1,4 @@
-"""Figure 3(b): is better data paid better? Quality tiers, six payoff rules, and what harm is."""
+"""Figure 3(b): payoff by quality of data, for six payoff rules; harm of low-quality data."""
 
 from __future__ import annotations
 
@@ -43,8 +43,13 @@ DIGITS = 12  # payoffs that differ by rounding alone are equal
 
 @dataclass(frozen=True)
 class Paid:
-    """What a rule paid the agents of one split: the mean of a round, and the share of rounds with a
-    fine; each agent's tier, and the share of its edges that were left in place (1 − ρ).
+    """Payments of a rule to the agents of one split, `(A,)` each.
+
+    Attributes:
+        payoff: Mean payoff per round.
+        fined: Share of rounds with a negative payoff.
+        tier: Quality tier.
+        intact: Share of edges that were not rewired, 1 − ρ.
     """
 
     payoff: np.ndarray
@@ -64,9 +69,10 @@ def run(settings: Settings) -> Finding:
     paid: dict[str, dict[str, list[Paid]]] = {}
     harm = []
     for dataset, plans in {d: _plans(settings, d) for d in datasets}.items():
-        found = settings.execute(runs_folder(plans["fedavg"]), plans, baseline="fedavg")
-        paid[dataset] = paid_by_rule(found, plans["fedavg"])
-        harm.append(harm_table(settings, dataset, plans["fedavg"], found.results["fedavg"]))
+        fedavg = plans["fedavg"]
+        comparison = settings.execute(runs_folder(fedavg), plans, baseline="fedavg")
+        paid[dataset] = paid_by_rule(comparison, fedavg)
+        harm.append(harm_table(settings, dataset, fedavg, comparison.results["fedavg"]))
     tables = {
         "tiers": pd.concat([tier_table(d, p) for d, p in paid.items()], ignore_index=True),
         "order": pd.concat([order_table(d, p) for d, p in paid.items()], ignore_index=True),
@@ -99,27 +105,27 @@ NOTES = (
 
 
 def paid_splits(plan: Plan, result: Result) -> list[Paid]:
-    """Return what the agents of each split were paid."""
-    found = []
+    """Return the payments of a run to the agents of each split."""
+    paid = []
     for number, split in enumerate(result.splits):
         payoff = split.history.columns["payoff"]
         intact = np.array([1 - d.rewired for d in split_data(plan, number).damage])
         fined = (payoff < 0).mean(axis=0)
-        found.append(Paid(payoff.mean(axis=0), fined, np.array(split.roles), intact))
-    return found
+        paid.append(Paid(payoff.mean(axis=0), fined, np.array(split.roles), intact))
+    return paid
 
 
-def paid_by_rule(found: Comparison, plan: Plan) -> dict[str, list[Paid]]:
-    """Collect what each rule pays on each split.
+def paid_by_rule(comparison: Comparison, plan: Plan) -> dict[str, list[Paid]]:
+    """Return the payments of each rule on each split.
 
-    A payoff rule does not change training, and rules by size are the same in all rounds, so those
-    are computed here; only the two valuations were run.
+    Rules by size do not change training and pay the same in all rounds, so they are computed here;
+    only the two valuations were run.
     """
-    paid = {rule: paid_splits(plan, found.results[rule]) for rule in VALUED}
-    like = paid_splits(plan, found.first)
+    paid = {rule: paid_splits(plan, comparison.results[rule]) for rule in VALUED}
+    like = paid_splits(plan, comparison.first)
     for rule, pay in SIZE_PAYOFFS.items():
         fixed = [
-            pay(torch.tensor(s.graphs), plan.config.budget).numpy() for s in found.first.splits
+            pay(torch.tensor(s.graphs), plan.config.budget).numpy() for s in comparison.first.splits
         ]
         paid[rule] = [
             replace(p, payoff=f, fined=np.zeros(len(f))) for p, f in zip(like, fixed, strict=True)
@@ -128,7 +134,7 @@ def paid_by_rule(found: Comparison, plan: Plan) -> dict[str, list[Paid]]:
 
 
 def tier_table(dataset: str, paid: Mapping[str, Sequence[Paid]]) -> pd.DataFrame:
-    """Return the mean payoff of a round for each rule and tier, and how often it is a fine."""
+    """Return the mean payoff per round by rule and tier, and the share of negative payoffs."""
     rows = [
         {
             "dataset": dataset,
@@ -186,12 +192,12 @@ def bar_table(dataset: str, paid: Mapping[str, Sequence[Paid]]) -> pd.DataFrame:
 
 
 def spearman(paid: Paid) -> float:
-    """Return Spearman's correlation of payoff with 1 − ρ; NaN where all are paid the same."""
+    """Return Spearman's correlation of payoff with 1 − ρ; NaN if all payoffs are equal."""
     return rank_fairness(paid.payoff.round(DIGITS), paid.intact)
 
 
 def chance_above(paid: Paid) -> float:
-    """Return P(payoff of a high-tier agent > that of a low-tier one) over pairs, ties half.
+    """Return P(payoff of a high-tier agent > that of a low-tier one); ties count half.
 
     >>> tier = np.array(["low", "high", "high"])
     >>> chance_above(Paid(np.array([0.2, 0.2, 0.3]), np.zeros(3), tier, np.zeros(3)))
@@ -247,7 +253,7 @@ def _plans(settings: Settings, dataset: str) -> dict[str, Plan]:
 def _courses(
     settings: Settings, datasets: Sequence[str]
 ) -> tuple[dict[str, Course], dict[str, int]]:
-    """Follow late agents, those of planted and one made so on PROTEINS; and say when it turned."""
+    """Return the courses of late agents on planted and PROTEINS, and the rounds they turn in."""
     courses: dict[str, Course] = {}
     turns: dict[str, int] = {}
 
@@ -258,8 +264,8 @@ def _courses(
 
     if EMBEDDED in datasets:
         chosen = plan(EMBEDDED)
-        found = settings.execute(runs_folder(chosen), {"motifair": chosen})
-        courses[ROLES] = course_by_role(found.first)
+        comparison = settings.execute(runs_folder(chosen), {"motifair": chosen})
+        courses[ROLES] = course_by_role(comparison.first)
     if "PROTEINS" in datasets:
         chosen = plan("PROTEINS")
         folder = f"{runs_folder(chosen)}-late"

@@ -1,4 +1,4 @@
-"""The methods of Table 2 where agents differ in the quality of their data."""
+"""The methods of Table 2 on data with quality tiers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The studies by name; a study is imported when it is asked for."""
+"""The studies by name; a study is imported when it is used."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ALL = "all"
 
 
 def choose_studies(name: str) -> list[str]:
-    """Return the name, or every one for `all`.
+    """Return the name, or the names of all studies for `all`.
 
     >>> choose_studies("tabel2")
     Traceback (most recent call last):
@@ -40,7 +40,7 @@ def choose_studies(name: str) -> list[str]:
 
 
 def load_study(name: str) -> Study:
-    """Import a study.
+    """Import a study by name.
 
     >>> load_study("datasets").summary
     'the table of datasets, counted anew'

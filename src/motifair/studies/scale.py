@@ -1,4 +1,4 @@
-"""The large dataset: Twitter's graphs where the user has them, elsewhere stand-ins, named so."""
+"""The large dataset: Twitter's graphs if the user has them, otherwise named substitutes."""
 
 from __future__ import annotations
 
@@ -32,32 +32,32 @@ def run(settings: Settings) -> Finding:
         {m: settings.plan(d, seed=CONFIRMATION, splits=SPLITS, method=m) for m in METHODS}
         for d in datasets
     ]
-    found = [settings.execute(runs_folder(p["motifair"]), p, "self-train") for p in planned]
-    table = pd.concat([scale_table(c) for c in found], ignore_index=True)
+    compared = [settings.execute(runs_folder(p["motifair"]), p, "self-train") for p in planned]
+    table = pd.concat([scale_table(c) for c in compared], ignore_index=True)
     return Finding("Many graphs", {"scale": table}, {"scale": draw(table)}, notes(datasets))
 
 
 def present(data_dir: Path | None) -> tuple[str, ...]:
-    """Return Twitter if its files are there; else what stands in for it."""
+    """Return Twitter if its files are in the data folder, otherwise its substitutes."""
     if is_there(TWITTER, data_dir):
         return (TWITTER,)
     return (*(("DBLP_v1",) if is_there("DBLP_v1", data_dir) else ()), TWITTER_LIKE)
 
 
 def is_there(dataset: str, data_dir: Path | None) -> bool:
-    """Say whether a dataset's files lie in the data folder; nothing is downloaded."""
+    """Whether a dataset is in the data folder; nothing is downloaded."""
     try:
         return locate(dataset, data_dir) is not None
     except MotifairError:
         return False
 
 
-def scale_table(found: Comparison) -> pd.DataFrame:
-    """Return each method's metrics with intervals, beside what the paper prints for Twitter."""
-    dataset = found.first.config.dataset
-    graphs = sum(found.first.splits[0].graphs)
+def scale_table(comparison: Comparison) -> pd.DataFrame:
+    """Return the metrics of each method with intervals, and the paper's numbers for Twitter."""
+    dataset = comparison.first.config.dataset
+    graphs = sum(comparison.first.splits[0].graphs)
     rows = []
-    for method, result in found.results.items():
+    for method, result in comparison.results.items():
         for metric in COMPARED:
             low, high = result.ci95[metric]
             rows.append(
@@ -78,7 +78,7 @@ def scale_table(found: Comparison) -> pd.DataFrame:
 
 
 def notes(datasets: tuple[str, ...]) -> list[str]:
-    """Say what the table is, and what it is not where Twitter's graphs are not there."""
+    """Describe the table, and its limits if Twitter's graphs are missing."""
     words = [
         "Means over splits with 95 % intervals; the fairness of self-train is that of training "
         "alone against training alone again. Seconds are those of all splits of a method; training "
@@ -94,7 +94,7 @@ def notes(datasets: tuple[str, ...]) -> list[str]:
 
 
 def draw(table: pd.DataFrame) -> Figure:
-    """Draw each metric as dots with intervals, by dataset; what the paper prints as crosses."""
+    """Draw each metric as dots with intervals, by dataset; the paper's numbers as crosses."""
     figure, axes = panels(len(COMPARED), width=11, height=3.2)
     for axis, metric in zip(axes, COMPARED, strict=True):
         rows = table[table.metric == metric]

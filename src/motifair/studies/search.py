@@ -1,4 +1,4 @@
-"""How the default profile was chosen: one option changed at a time, on splits kept for that."""
+"""The search for the default profile: one option changed at a time, on separate splits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SPLITS = {"PROTEINS": 40, "IMDB-BINARY": 40, "DD": 20}
 TIERED = ("PROTEINS", "IMDB-BINARY", "DD", "planted")
 BASELINES = ("fedavg", "cffl")
 
-# Each differs from the default profile in what it names.
+# The options in which each variant differs from the default profile.
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "default": {},
     "retention=0.1": {"retention": 0.1},
@@ -54,7 +54,7 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
 
 
 def run(settings: Settings) -> Finding:
-    """Compare all variants on clean data, and on quality tiers by what they pay."""
+    """Compare all variants by accuracy on clean data, and by payoffs on quality tiers."""
     clean = [_clean(settings, d) for d in settings.datasets or DATASETS]
     tiers = [_tiers(settings, d) for d in settings.datasets or TIERED]
     return Finding(
@@ -71,15 +71,15 @@ def _clean(settings: Settings, dataset: str) -> pd.DataFrame:
     splits = SPLITS.get(dataset, 20)
     plans = {m: settings.plan(dataset, seed=SEARCH, splits=splits, method=m) for m in BASELINES}
     plans |= _plans(settings, dataset, SEARCH, splits)
-    found = settings.execute(f"search-{dataset}", plans, "fedavg").results
-    return pd.DataFrame([{"dataset": dataset, **_row(r, n, found)} for n, r in found.items()])
+    results = settings.execute(f"search-{dataset}", plans, "fedavg").results
+    return pd.DataFrame([{"dataset": dataset, **_row(r, n, results)} for n, r in results.items()])
 
 
 def _tiers(settings: Settings, dataset: str) -> pd.DataFrame:
     plans = _plans(settings, dataset, PAYOFF_SEARCH, 20, perturbation="tiers")
-    found = settings.execute(f"search-tiers-{dataset}", plans).results
+    results = settings.execute(f"search-tiers-{dataset}", plans).results
     return pd.DataFrame(
-        [{"dataset": dataset, "variant": n, **paid(plans[n], r)} for n, r in found.items()]
+        [{"dataset": dataset, "variant": n, **paid(plans[n], r)} for n, r in results.items()]
     )
 
 
@@ -92,23 +92,23 @@ def _plans(
     }
 
 
-def _row(result: Result, name: str, found: Mapping[str, Result]) -> dict[str, Any]:
-    """Means of one variant, its differences to FedAvg, and to CFFL in fairness."""
+def _row(result: Result, name: str, results: Mapping[str, Result]) -> dict[str, Any]:
+    """Return the means of one variant and its differences to FedAvg, and to CFFL in fairness."""
     row: dict[str, Any] = {"variant": name}
     for metric in ("personalised_accuracy", "global_accuracy", "fairness"):
-        pair = paired_difference(_values(result, metric), _values(found["fedavg"], metric))
+        pair = paired_difference(_values(result, metric), _values(results["fedavg"], metric))
         row |= {
             metric: result.mean[metric],
             f"{metric} − fedavg": pair.mean,
             f"{metric} − fedavg_low": pair.low,
         }
-    pair = paired_difference(_values(result, "fairness"), _values(found["cffl"], "fairness"))
+    pair = paired_difference(_values(result, "fairness"), _values(results["cffl"], "fairness"))
     row |= {"fairness − cffl": pair.mean, "fairness − cffl_low": pair.low}
     return row
 
 
 def paid(plan: Plan, result: Result) -> dict[str, float]:
-    """Mean payoff a round by tier, and its rank correlation with the quality of the graphs."""
+    """Return the mean payoff per round by tier, and its rank correlation with data quality."""
     splits = paid_splits(plan, result)
     return {t: mean_interval([s.of(t).mean() for s in splits])[0] for t in TIERS} | {
         "rank correlation": mean_interval([spearman(s) for s in splits])[0],

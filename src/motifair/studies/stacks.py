@@ -1,5 +1,6 @@
-"""Federations that no plan describes (some agents left out, or with other graphs from some round
-on), trained side by side where there is a GPU, and kept so that none is trained twice.
+"""Train variants of a planned federation: without some agents, or with other graphs in some rounds.
+
+On a GPU federations of equal shape are trained as a stack. Finished ones are stored and reused.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ Stages = tuple[Members, ...]
 
 @dataclass(frozen=True)
 class Training:
-    """One federation on split `number`; `part` says what is special about it.
+    """A variant of the federation on split `number`, named by `part`.
 
-    `members` makes who takes part: first, and then after each of the rounds `turns`.
+    `members` prepares the members of each stage: of the first one, and of those that begin after
+    each of the rounds `turns`.
     """
 
     number: int
@@ -40,26 +42,26 @@ class Training:
 def train(
     settings: Settings, plan: Plan, folder: str, trainings: Sequence[Training]
 ) -> list[History]:
-    """Train federations as the plan says, or what is left of them in `out/runs/folder`.
+    """Train federations with the configuration of the plan; finished ones are read from files.
 
-    An interrupted one starts anew; those that were finished are read.
+    Files are in `out/runs/folder`. An interrupted federation is trained from the start.
     """
-    kept = settings.out / "runs" / folder
-    kept.mkdir(parents=True, exist_ok=True)
-    found: dict[int, History] = {}
+    runs = settings.out / "runs" / folder
+    runs.mkdir(parents=True, exist_ok=True)
+    histories: dict[int, History] = {}
     left = []
-    for place, training in enumerate(trainings):
-        path, about = _file(plan, kept, training)
+    for number, training in enumerate(trainings):
+        path, about = _file(plan, runs, training)
         if path.exists():
-            found[place] = load_history(path, about)[1]
+            histories[number] = load_history(path, about)[1]
         else:
-            left.append(place)
-    for places, stages in _groups(plan, trainings, left):
-        callbacks = [[_Keep(*_file(plan, kept, trainings[p]))] for p in places]
-        turns = trainings[places[0]].turns
-        histories = run_stages(plan, stages, turns, callbacks=callbacks, stop=settings.stop)
-        found |= dict(zip(places, histories, strict=True))
-    return [found[place] for place in range(len(trainings))]
+            left.append(number)
+    for numbers, stages in _groups(plan, trainings, left):
+        callbacks = [[_Save(*_file(plan, runs, trainings[n]))] for n in numbers]
+        turns = trainings[numbers[0]].turns
+        trained = run_stages(plan, stages, turns, callbacks=callbacks, stop=settings.stop)
+        histories |= dict(zip(numbers, trained, strict=True))
+    return [histories[number] for number in range(len(trainings))]
 
 
 def run_stages(
@@ -70,9 +72,9 @@ def run_stages(
     callbacks: Sequence[Sequence[Callback]] = (),
     stop: Callable[[], bool] = lambda: False,
 ) -> list[History]:
-    """Run federations of equal shape side by side; after each turn others go on in their place.
+    """Run a stack of federations of equal shape; the next stage begins after each turn.
 
-    Callbacks hear of the last stage only.
+    Callbacks are called in the last stage only.
     """
     config = plan.config
     histories = [History(first.split.names, config.rounds) for first, *_ in stages]
@@ -99,10 +101,10 @@ def run_stages(
 
 
 def taken_over(simulation: Simulation, state: FederationState) -> FederationState:
-    """Go on with the same agents on other graphs.
+    """Return the state with which the same agents continue on other graphs.
 
-    Other graphs have other motifs, so the agents' prototypes are merged anew, as before round 1,
-    though by the values of today.
+    Other graphs have other motifs, so prototypes are aggregated again, as before round 1 but with
+    the current values.
     """
     blank = simulation.server.start(state.server.weights)
     prototypes, active = blank.prototypes, blank.active
@@ -114,7 +116,7 @@ def taken_over(simulation: Simulation, state: FederationState) -> FederationStat
     return replace(state, server=replace(state.server, prototypes=prototypes, active=active))
 
 
-class _Keep(Callback):
+class _Save(Callback):
     def __init__(self, path: Path, about: dict[str, Any]) -> None:
         self.path, self.about = path, about
 

@@ -1,4 +1,4 @@
-"""What a study is: runs on splits set down beforehand, tables with intervals, figures."""
+"""`Study`: runs on splits chosen in advance, and the tables and figures made of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from motifair.experiments.plan import Plan, make_plan
 from motifair.files import finite, write_atomic
 from motifair.studies.markdown import markdown
 
-# Set down in docs/results/seeds.toml before anything was chosen.
+# Fixed in docs/results/seeds.toml before any option was chosen.
 CONFIRMATION = 20_000
 PAYOFF_CONFIRMATION = 60_000
 DATASETS = ("PROTEINS", "IMDB-BINARY", "DD")
@@ -27,10 +27,20 @@ DATASETS = ("PROTEINS", "IMDB-BINARY", "DD")
 
 @dataclass(frozen=True)
 class Settings:
-    """How a study is run: how many splits (None: as many as the study says), how many rounds, on
-    which datasets (empty: those of the study), where, and who hears of it.
+    """Settings of a study.
 
-    `options` are any others of `Config`, for trials that are smaller than a study.
+    Attributes:
+        out: Folder of results and runs.
+        splits: Number of splits; None uses those of the study.
+        rounds: Number of rounds.
+        datasets: Names of datasets; empty uses those of the study.
+        device: `auto`, `cpu` or `cuda`.
+        threads: Number of threads on a CPU.
+        memory: GPU memory in GB that stacks of federations may use.
+        data_dir: Folder with TU datasets.
+        options: Other options of `Config`, for runs that are smaller than the study.
+        progress: Returns the progress display of a plan.
+        stop: Whether to stop after the current round.
     """
 
     out: Path
@@ -46,7 +56,7 @@ class Settings:
     stop: Callable[[], bool] = lambda: False
 
     def plan(self, dataset: str, *, seed: int, splits: int, **options: Any) -> Plan:
-        """Check a run on the first `splits` splits from `seed` on; a user may ask for fewer."""
+        """Plan a run on `splits` splits from `seed` on, or on `self.splits` if given."""
         given = {
             "rounds": self.rounds,
             "eval_every": min(self.rounds, 50),
@@ -55,7 +65,7 @@ class Settings:
             "seed": seed,
             "splits": splits if self.splits is None else self.splits,
         }
-        # What earlier runs hold of a GPU without using it must not count as taken.
+        # Unused GPU memory cached by earlier runs must not count as used.
         torch.cuda.empty_cache()
         return make_plan(
             dataset,
@@ -69,7 +79,7 @@ class Settings:
     def execute(
         self, folder: str, plans: Mapping[str, Plan], baseline: str | None = None
     ) -> Comparison:
-        """Run plans on the same splits, side by side in `out/runs/folder`, or what is left."""
+        """Run plans on the same splits in `out/runs/folder`; finished runs are read."""
         return execute_all(
             plans,
             self.out / "runs" / folder,
@@ -81,10 +91,15 @@ class Settings:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a study found: tables by name, figures by name, and sentences about them.
+    """The result of a study.
 
-    `raw` are numbers split by split, from which others can make the tables again; `across` names
-    for some tables a column whose values stand side by side where people read them.
+    Attributes:
+        title: Its title.
+        tables: Tables by name.
+        figures: Figures by name.
+        notes: Sentences about them.
+        raw: Tables with a row for each split, from which the tables can be computed.
+        across: For some tables, a column whose values become columns in Markdown.
     """
 
     title: str
@@ -95,38 +110,38 @@ class Finding:
     across: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return title, notes and tables as plain values (NaN as null)."""
+        """Return title, notes and tables for JSON (NaN as None)."""
         tables = {name: finite(t.to_dict("records")) for name, t in self.tables.items()}
         return {"title": self.title, "notes": list(self.notes), "tables": tables}
 
     def write(self, folder: Path) -> list[Path]:
-        """Write each table as CSV, each figure as PNG and SVG, and all of it as Markdown.
+        """Write tables as CSV, figures as PNG and SVG, and a README.md with all of them.
 
-        Raw numbers are CSV alone, with six digits, which is more than splits differ by.
+        Raw tables are written as CSV only, with six digits. Returns the files.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        made = []
+        files = []
         parts = [f"# {self.title}", *self.notes]
         for name, table in self.tables.items():
-            made.append(folder / f"{name}.csv")
-            write_atomic(made[-1], table.to_csv(index=False))
+            files.append(folder / f"{name}.csv")
+            write_atomic(files[-1], table.to_csv(index=False))
             parts.append(f"## {name}\n\n{markdown(table, self.across.get(name))}")
         for name, figure in self.figures.items():
             for kind in ("png", "svg"):
-                made.append(folder / f"{name}.{kind}")
-                write_atomic(made[-1], _picture(figure, kind))
+                files.append(folder / f"{name}.{kind}")
+                write_atomic(files[-1], _picture(figure, kind))
             parts.append(f"![{name}]({name}.png)")
         for name, table in self.raw.items():
-            made.append(folder / f"{name}.csv")
-            write_atomic(made[-1], table.to_csv(index=False, float_format="%.6g"))
+            files.append(folder / f"{name}.csv")
+            write_atomic(files[-1], table.to_csv(index=False, float_format="%.6g"))
             parts.append(f"Split by split: [{name}.csv]({name}.csv).")
-        made.append(folder / "README.md")
-        write_atomic(made[-1], "\n\n".join(parts) + "\n")
-        return made
+        files.append(folder / "README.md")
+        write_atomic(files[-1], "\n\n".join(parts) + "\n")
+        return files
 
 
 def _picture(figure: Figure, kind: str) -> bytes:
-    """Draw a figure; the same numbers give the same bytes, so no date and no random names."""
+    """Render a figure reproducibly: without date and with fixed element names."""
     buffer = io.BytesIO()
     with rc_context({"svg.hashsalt": "motifair"}):
         figure.savefig(buffer, format=kind, metadata={"Date": None} if kind == "svg" else {})
@@ -135,7 +150,7 @@ def _picture(figure: Figure, kind: str) -> bytes:
 
 @dataclass(frozen=True)
 class Study:
-    """A study by name: what it shows in a sentence, and what runs it."""
+    """A study: its name, a summary for the command line, and the function that runs it."""
 
     name: str
     summary: str
@@ -143,7 +158,7 @@ class Study:
 
 
 def runs_folder(plan: Plan) -> str:
-    """Name the folder for runs on these splits: the same in every study that uses them."""
+    """Return the name of the folder of runs on these splits, which studies share."""
     c = plan.config
     damage = "" if c.perturbation == "none" else f"-{c.perturbation}"
     return f"{Path(plan.data.name).name}{damage}-seed{c.seed}-{c.splits}x{c.rounds}"

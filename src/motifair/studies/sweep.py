@@ -1,4 +1,4 @@
-"""One option at several values: λ, the weight of prototypes, and α2, that of diversity."""
+"""Sweeps over λ, the weight of prototypes, and α2, the weight of diversity."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SPLITS = 20
 
 @dataclass(frozen=True)
 class Variant:
-    """A method with one option set; `label` names its run, plainly where the value is usual."""
+    """A method with one option set; `label` names its run, the method alone for the default."""
 
     method: str
     option: str
@@ -38,27 +38,28 @@ class Variant:
 def variants(
     settings: Settings, dataset: str, method: str, option: str, values: Sequence[float], splits: int
 ) -> list[Variant]:
-    """Plan a method at each value and at its usual one; nothing where it does not read the option.
+    """Plan a method at each value of an option and at its default.
 
-    The usual value is the plain run of the method, which all studies share.
+    Returns an empty list if the method does not have the option. The default is the plain run of
+    the method, which all studies share.
     """
     if option not in find_method(method).options:
         return []
     plain = settings.plan(dataset, seed=CONFIRMATION, splits=splits, method=method)
-    usual: float = getattr(plain.config, option)
-    found = []
-    for value in sorted({*values, usual}):
-        if value == usual:
-            found.append(Variant(method, option, value, method, plain))
+    default: float = getattr(plain.config, option)
+    swept = []
+    for value in sorted({*values, default}):
+        if value == default:
+            swept.append(Variant(method, option, value, method, plain))
             continue
         options = {"method": method, option: value}
         plan = settings.plan(dataset, seed=CONFIRMATION, splits=splits, **options)
-        found.append(Variant(method, option, value, f"{method}-{option}={value:g}", plan))
-    return found
+        swept.append(Variant(method, option, value, f"{method}-{option}={value:g}", plan))
+    return swept
 
 
 def run(settings: Settings) -> Finding:
-    """Run both sweeps, all other options as usual."""
+    """Run both sweeps, with the default values of all other options."""
     planned = [
         variants(settings, dataset, METHOD, option, values, SPLITS)
         for option, values in SWEEPS.items()
@@ -68,9 +69,9 @@ def run(settings: Settings) -> Finding:
     raw, figures = [], {}
     for swept in planned:
         option, name = swept[0].option, swept[0].plan.data.name
-        found = execute(settings, swept)
-        raw.append(split_rows(found))
-        rows = sweep_rows(found, swept)
+        comparison = execute(settings, swept)
+        raw.append(split_rows(comparison))
+        rows = sweep_rows(comparison, swept)
         tables[option] = pd.concat([tables[option], rows]) if option in tables else rows
         figures[f"{option}-{name}"] = draw(rows, f"{name}, {METHOD}")
     return Finding(
@@ -78,19 +79,19 @@ def run(settings: Settings) -> Finding:
         tables,
         figures,
         _notes(planned),
-        # The usual value stands in both sweeps.
+        # The default is in both sweeps.
         raw={"splits": pd.concat(raw, ignore_index=True).drop_duplicates()},
     )
 
 
 def execute(settings: Settings, swept: Sequence[Variant]) -> Comparison:
-    """Run variants on the same splits; the first method's plain run is what others differ from."""
+    """Run variants on the same splits; the baseline is the plain run of the first method."""
     plans = {v.label: v.plan for v in swept}
     return settings.execute(runs_folder(swept[0].plan), plans, swept[0].method)
 
 
 def sweep_rows(comparison: Comparison, swept: Sequence[Variant]) -> pd.DataFrame:
-    """Return a row for each metric and value, with the difference to the usual value."""
+    """Return a row for each metric and value, with the difference to the default."""
     keys = pd.DataFrame(
         {"method": [v.label for v in swept], "value": [v.value for v in swept]}
     ).assign(dataset=comparison.first.config.dataset, option=swept[0].option)
@@ -113,8 +114,8 @@ def draw(rows: pd.DataFrame, title: str) -> Figure:
 
 
 def _notes(planned: Sequence[Sequence[Variant]]) -> list[str]:
-    usual = {v.option: v.value for swept in planned for v in swept if v.label == v.method}
-    words = ", ".join(f"{SYMBOLS[o]} = {v:g}" for o, v in usual.items())
+    defaults = {v.option: v.value for swept in planned for v in swept if v.label == v.method}
+    words = ", ".join(f"{SYMBOLS[o]} = {v:g}" for o, v in defaults.items())
     c = planned[0][0].plan.config
     return [
         f"Splits {c.seed} to {c.seed + c.splits - 1}, {c.rounds} rounds, {c.agents} agents. Means "

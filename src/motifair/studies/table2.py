@@ -1,4 +1,4 @@
-"""Table 2: all methods on three datasets, what they may be said to differ in, and who loses."""
+"""Table 2: all methods on three datasets, significant differences, and agents worse off."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ METHODS = (
 SPLITS = {"DD": 30}
 MOST_SPLITS = 100
 BASELINE, OURS = "fedavg", "motifair"
-SAME = {"fedprox": "fedavg"}  # with one local step its term has no gradient: the same training
+SAME = {"fedprox": "fedavg"}  # with one local step the proximal term has no gradient
 NOT_WORSE = -0.02  # an accuracy lower by less than this counts as not lower
 
 NOTES = (
@@ -46,7 +46,7 @@ NOTES = (
 
 
 def run(settings: Settings) -> Finding:
-    """Run Table 2 on splits that nothing was chosen on."""
+    """Run Table 2 on the confirmation splits."""
     compared = compare_methods(settings, SPLITS, MOST_SPLITS, seed=CONFIRMATION)
     return describe("Table 2: all methods, clean data", compared, printed=True)
 
@@ -54,7 +54,7 @@ def run(settings: Settings) -> Finding:
 def compare_methods(
     settings: Settings, splits: Mapping[str, int], otherwise: int, *, seed: int, **options: Any
 ) -> list[Comparison]:
-    """Run all methods on each dataset; all of it is checked before anything starts."""
+    """Run all methods on each dataset; all plans are checked before the first run starts."""
     planned = [
         {
             method: settings.plan(
@@ -68,7 +68,7 @@ def compare_methods(
 
 
 def describe(title: str, compared: list[Comparison], *, printed: bool) -> Finding:
-    """Put together tables and figures; printed figures only where they speak of the same data."""
+    """Make tables and figures, with the paper's numbers if they are for the same data."""
     methods = pd.concat([comparison_rows(c) for c in compared], ignore_index=True)
     if not printed:
         methods = methods.drop(columns=PRINTED)
@@ -84,7 +84,7 @@ def describe(title: str, compared: list[Comparison], *, printed: bool) -> Findin
 
 
 def bar_table(compared: list[Comparison]) -> pd.DataFrame:
-    """Return what our method is above, or not below, all others in, and whether that is sure."""
+    """Return the differences of our method to all others, and whether it is fairer and as good."""
     rows = [_bar_row(c, rival) for c in compared for rival in rivals(c)]
     frame = pd.DataFrame(rows)
     frame["p_holm"] = holm(frame.pop("p").tolist())
@@ -98,7 +98,7 @@ def bar_table(compared: list[Comparison]) -> pd.DataFrame:
 
 
 def rivals(comparison: Comparison) -> list[str]:
-    """Return every other method, without those that are the same training under another name."""
+    """Return all other methods, without those whose training is identical to another's."""
     results = comparison.results
     same = {
         name
@@ -122,7 +122,7 @@ def _bar_row(comparison: Comparison, rival: str) -> dict[str, Any]:
 
 
 def alone_table(compared: list[Comparison]) -> pd.DataFrame:
-    """Return for each method how many agents it leaves worse off than training alone."""
+    """Return the share of agents that each method leaves worse off than training alone."""
     rows = []
     for comparison in compared:
         first = comparison.first
@@ -143,7 +143,7 @@ def alone_table(compared: list[Comparison]) -> pd.DataFrame:
 
 
 def draw(comparison: Comparison, methods: pd.DataFrame, title: str) -> Figure:
-    """Draw each metric's mean and interval by method, beside what the paper prints."""
+    """Draw the mean and interval of each metric by method, with the paper's numbers."""
     names = list(comparison.results)
     rows = methods[methods["dataset"] == comparison.first.config.dataset]
     figure, axes = drawing.panels(len(COMPARED), width=10, height=1.4 + 0.3 * len(names))
@@ -158,7 +158,7 @@ def draw(comparison: Comparison, methods: pd.DataFrame, title: str) -> Figure:
 
 
 def draw_metric(panel: Any, rows: pd.DataFrame) -> None:
-    """Draw one metric of all methods, and the printed figures where there are some."""
+    """Draw one metric of all methods, and the paper's numbers if there are any."""
     places = list(range(len(rows)))
     drawing.dots(panel, places, rows, label="mean and 95 % interval over splits")
     if "published" in rows and rows["published"].notna().any():
@@ -176,7 +176,7 @@ def draw_metric(panel: Any, rows: pd.DataFrame) -> None:
 
 
 def _draw_retest(panel: Any, result: Result) -> None:
-    """Draw what training alone scores when it is repeated, and about the most there is to score."""
+    """Draw the fairness of training alone twice, with its interval, and the bound on fairness."""
     retest = result.mean["fairness_retest"]
     panel.axvspan(*result.ci95["fairness_retest"], color="0.9", lw=0, zorder=0)
     panel.axvline(retest, color=drawing.GREY, ls="--", lw=1, label="retest and its interval")

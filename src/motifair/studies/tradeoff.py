@@ -1,4 +1,4 @@
-"""Figure 3(a): what fairness costs in accuracy, as the knobs of the methods are turned."""
+"""Figure 3(a): accuracy against fairness, as the options of the methods vary."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def run(settings: Settings) -> Finding:
     planned = [list(points(settings, d)) for d in settings.datasets or DATASETS]
     tables, raw, figures = [], [], {}
     for chosen in planned:
-        found = execute(settings, chosen)
-        rows = point_rows(found, chosen)
+        comparison = execute(settings, chosen)
+        rows = point_rows(comparison, chosen)
         tables.append(rows)
-        raw.append(split_rows(found))
+        raw.append(split_rows(comparison))
         name = chosen[0].plan.data.name
         figures[name] = draw(rows, f"{name}, {chosen[0].plan.config.splits} splits")
     return Finding(
@@ -47,7 +47,7 @@ def run(settings: Settings) -> Finding:
 
 
 def points(settings: Settings, dataset: str) -> Iterator[Variant]:
-    """Plan all points: methods at each value of what they read, and once where they do not."""
+    """Plan all points: methods at each value of an option, or once if they do not have it."""
     splits = SPLITS.get(dataset, MOST_SPLITS)
     single = list(POINTS)
     for option, (methods, values) in SWEEPS.items():
@@ -76,7 +76,7 @@ def point_rows(comparison: Comparison, chosen: Sequence[Variant]) -> pd.DataFram
 
 
 def draw(rows: pd.DataFrame, title: str) -> Figure:
-    """Draw personalised accuracy over fairness: by β, and by what an agent keeps for itself."""
+    """Draw personalised accuracy over fairness: by β, and by retention and own weight."""
     figure, (by_beta, by_kept) = drawing.panels(2, width=10, height=4.8, shared=True)
     single = rows[rows["option"] == ""]
     paths = rows[rows["option"] != ""].groupby(["method", "option"], sort=False)
@@ -93,7 +93,7 @@ def draw(rows: pd.DataFrame, title: str) -> Figure:
 
 
 def _draw_path(panel: Axes, path: pd.DataFrame, label: str, k: int) -> None:
-    """Draw the points of one method, joined in the order of the option; its ends are named."""
+    """Draw the points of one method as a line; its ends are labelled with the option's value."""
     colour = drawing.LINES[k % len(drawing.LINES)]
     marker = drawing.MARKERS[k % len(drawing.MARKERS)]
     drawing.cross(panel, path, label=label, colour=colour, marker=marker, joined=True)
@@ -110,7 +110,7 @@ def _draw_path(panel: Axes, path: pd.DataFrame, label: str, k: int) -> None:
 
 
 def _draw_points(panel: Axes, single: pd.DataFrame) -> None:
-    """Draw methods that have nothing to turn, hollow."""
+    """Draw methods without these options as hollow points."""
     for k, (_, row) in enumerate(single.iterrows()):
         marker = drawing.MARKERS[k % len(drawing.MARKERS)]
         label = f"{row['method']} (one point)"

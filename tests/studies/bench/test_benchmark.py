@@ -14,7 +14,7 @@ from motifair.cli import main
 from motifair.errors import MotifairError
 from motifair.experiments.plan import make_plan
 from motifair.studies.bench.cuda import measure_cuda
-from motifair.studies.bench.measure import cpu_name, host_seconds, in_turn, surroundings
+from motifair.studies.bench.measure import cpu_name, environment, host_seconds, in_turn
 from motifair.studies.bench.run import run_benchmark, show_benchmark
 from motifair.studies.bench.scale import measure_scale
 
@@ -74,7 +74,7 @@ def test_stacks_are_compared_under_stable_names() -> None:
         )
         assert whole["wall"] > whole["gpu"] > 0
     printed = Console(record=True, width=80)
-    about = {"dataset": "planted", "agents": 3, **surroundings(torch.device("cpu")), "repeats": 1}
+    about = {"dataset": "planted", "agents": 3, **environment(torch.device("cpu")), "repeats": 1}
     show_benchmark(about | found, printed)
     text = printed.export_text()
     assert "2 federations as one stack" in text

@@ -13,7 +13,13 @@ from motifair.federation.members import Members, prepare
 from motifair.graphs.batch import make_shard
 from motifair.graphs.convert import from_objects
 from motifair.graphs.features import fit_features
-from motifair.studies.bench.bound import Sizes, pass_rows, round_bytes, still_sizes, trained_sizes
+from motifair.studies.bench.bound import (
+    Sizes,
+    distinct_sizes,
+    pass_rows,
+    round_bytes,
+    trained_sizes,
+)
 
 
 def members_of(config: Config) -> Members:
@@ -41,7 +47,7 @@ def test_bytes_of_a_round_are_passes_and_rows_of_weights_of_every_agent() -> Non
 def test_prototypes_add_one_pass_forward() -> None:
     config = small_config(method="motifair")
     members = members_of(config)
-    sizes = [still_sizes(s, config.layers) for s in members.train]
+    sizes = [distinct_sizes(s, config.layers) for s in members.train]
     more = sum(4 * 16 * pass_rows(s)[0] for s in sizes)
     without = round_bytes(replace(config, method="fedavg"), members)
     assert round_bytes(config, members) == without + more
@@ -63,4 +69,4 @@ def test_without_dropout_nodes_part_layer_by_layer() -> None:
     nx.set_node_attributes(path, 0, "label")
     graphs = from_objects("path", [path, path])
     shard = make_shard(graphs, fit_features(graphs, np.arange(2), "label"))
-    assert still_sizes(shard, 4) == Sizes((2, 2, 3, 4, 4), 2)
+    assert distinct_sizes(shard, 4) == Sizes((2, 2, 3, 4, 4), 2)

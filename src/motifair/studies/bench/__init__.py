@@ -1,1 +1,1 @@
-"""How fast a round is, always beside something else that was measured in the same process."""
+"""Benchmarks of a round, always relative to another measurement in the same process."""

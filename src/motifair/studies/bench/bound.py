@@ -1,4 +1,4 @@
-"""What a round cannot do without: its matrix products on a CPU, its memory traffic on a GPU."""
+"""Lower bounds of a round's time: its matrix products on a CPU, its memory traffic on a GPU."""
 
 from __future__ import annotations
 
@@ -19,33 +19,30 @@ NUMBER = 4  # bytes of a float32
 
 
 class Sizes(NamedTuple):
-    """How many rows of `hidden` numbers go into the first convolution and come out of each one,
-    and how many graphs they are pooled to.
-    """
+    """Numbers of rows of the first convolution's input and of each one's output, and of graphs."""
 
     rows: tuple[int, ...]
     graphs: int
 
 
 def trained_sizes(shard: Shard, batch_size: int, layers: int) -> list[Sizes]:
-    """Return the sizes of an agent's batches, its graphs taken in order.
+    """Return the sizes of an agent's training batches, with its graphs in order.
 
-    In goes a row for each distinct input; dropout tells nodes apart, so out comes one for each.
+    The input has a row for each distinct input; with dropout outputs have a row for each node.
     """
-    found = []
+    sizes = []
     for first in range(0, len(shard), batch_size):
         last = min(first + batch_size, len(shard))
         start, end = (int(n) for n in shard.graphs.node_start[[first, last]])
         kinds = len(np.unique(shard.kind[start:end]))
-        found.append(Sizes((kinds, *[end - start] * layers), last - first))
-    return found
+        sizes.append(Sizes((kinds, *[end - start] * layers), last - first))
+    return sizes
 
 
-def still_sizes(shard: Shard, layers: int) -> Sizes:
+def distinct_sizes(shard: Shard, layers: int) -> Sizes:
     """Return the sizes of a pass over all graphs without dropout.
 
-    There nodes that look alike, with neighbours that look alike, stay equal: each layer needs its
-    distinct nodes only (the colours of Weisfeiler and Leman).
+    Each layer then needs its distinct nodes only (the colours of Weisfeiler and Leman).
     """
     kind, kinds = shard.kind, shard.kinds.shape[0]
     closed, rows = closed_neighbourhoods(shard.graphs), [kinds, kinds]
@@ -60,11 +57,11 @@ def still_sizes(shard: Shard, layers: int) -> Sizes:
 
 
 def products(config: Config, members: Members) -> Callable[[], None]:
-    """Return work that is only the matrix products of a round.
+    """Return a function that computes only the matrix products of a round.
 
     Two for each convolution: forward, both backward ones, and forward again for prototypes; on all
-    nodes but in the first convolution, which needs distinct inputs only. (The prototype pass is
-    done on distinct nodes in all layers, which saves about a tenth of these products on PROTEINS.)
+    nodes except in the first convolution, which needs distinct inputs only. (The prototype pass
+    uses distinct nodes in all layers, which saves about a tenth of these products on PROTEINS.)
     """
     hidden, layers = config.hidden, config.layers
     matrix = torch.randn(hidden, hidden)
@@ -72,32 +69,32 @@ def products(config: Config, members: Members) -> Callable[[], None]:
         torch.randn(n, hidden)
         for shard in members.train
         for batch in trained_sizes(shard, config.batch_size, layers)
-        for n in batch.rows[:-1] * 2  # the first multiplies before its rows are spread to nodes
+        for n in batch.rows[:-1] * 2  # the first multiplies before its rows are copied to nodes
     ]
-    still = []
+    prototypes = []
     if make_method(config).uses_prototypes:
         sizes = [trained_sizes(shard, len(shard), layers)[0] for shard in members.train]
-        still = [torch.randn(n, hidden) for s in sizes for n in s.rows[:-1] * 2]
+        prototypes = [torch.randn(n, hidden) for s in sizes for n in s.rows[:-1] * 2]
 
     def multiply() -> None:
         for x in train:
             x @ matrix
             x @ matrix.T
             x.T @ x
-        for x in still:
+        for x in prototypes:
             x @ matrix
 
     return multiply
 
 
 def pass_rows(sizes: Sizes) -> tuple[int, int]:
-    """Return how many rows of `hidden` numbers a pass moves forward, and how many backward.
+    """Return the numbers of rows that the forward and the backward pass read and write.
 
-    A convolution (its sum over neighbours, both linear maps, ReLU and dropout) forward reads its
-    input and writes its output; backward it reads the gradient of its output, its output and its
-    input and writes the gradient of its input. What lies between its two linear maps can be had
-    again from the input, so it is not counted. Pooling reads nodes and writes graphs; backward the
-    other way round.
+    A convolution (sum over neighbours, both linear layers, ReLU and dropout) reads its input and
+    writes its output forward; backward it reads the gradient of its output, its output and its
+    input and writes the gradient of its input. The hidden layer between its linear layers can be
+    recomputed from the input and is not counted. Pooling reads nodes and writes graphs; backward it
+    reads graphs and writes nodes.
 
     >>> pass_rows(Sizes(rows=(2, 5), graphs=1))  # 2 + 5, 5 + 1 and 5 + 5 + 2 + 2, 1 + 5
     (13, 20)
@@ -108,14 +105,14 @@ def pass_rows(sizes: Sizes) -> tuple[int, int]:
 
 
 def round_bytes(config: Config, members: Members) -> int:
-    """Return the bytes that a round of one federation moves at least, in single precision.
+    """Return a lower bound of the bytes that a round reads and writes, in single precision.
 
-    Every batch is passed forward and backward, and all graphs once more forward where there are
-    prototypes (`pass_rows`). A step writes the gradient of the weights; Adam reads weights,
+    Every batch has a forward and a backward pass, and with prototypes all graphs have one more
+    forward pass (`pass_rows`). A step writes the gradient of the weights; Adam reads weights,
     gradient and both moments and writes weights and moments: eight rows of weights. Agents adopt
     the reward by reading old and trained weights and writing new ones: three more. Indices,
-    dropout bits, what belongs to graphs and motifs only and the server's own work are left out,
-    and padding is not counted: this is less than any round moves that works layer by layer.
+    dropout bits, padding, tensors of graphs and motifs, and the server's work are not counted: any
+    implementation that works layer by layer moves more.
     """
     prototypes = make_method(config).uses_prototypes
     rows = weights = 0
@@ -123,6 +120,6 @@ def round_bytes(config: Config, members: Members) -> int:
         batches = trained_sizes(shard, config.batch_size, config.layers)
         rows += config.local_epochs * sum(sum(pass_rows(b)) for b in batches)
         if prototypes:
-            rows += pass_rows(still_sizes(shard, config.layers))[0]
+            rows += pass_rows(distinct_sizes(shard, config.layers))[0]
         weights += 8 * config.local_epochs * len(batches) + 3
     return NUMBER * (rows * config.hidden + weights * members.model.layout.size)

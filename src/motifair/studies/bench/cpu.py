@@ -1,4 +1,4 @@
-"""A round on a CPU: against a naive loop, its own matrix products, and two threads."""
+"""Time of a round on a CPU, compared with a naive loop, its matrix products, and two threads."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from motifair.studies.bench.naive import naive_federation
 
 
 def measure_cpu(plan: Plan, repeats: int) -> dict[str, Any]:
-    """Time the first split of a plan, all but `round_two_threads` by one thread.
+    """Time a round on the first split of a plan; all but `round_two_threads` use one thread.
 
-    `round_vs_naive` is how many of our rounds fit one of the naive loop, `round_vs_bound` how many
-    times longer a round takes than its matrix products alone, `threads_2_vs_1` how much faster two
-    threads are than one.
+    `round_vs_naive` is the time of a round of the naive loop over ours, `round_vs_bound` the time
+    of our round over that of its matrix products, `threads_2_vs_1` the speed-up by a second thread.
     """
     config, split = plan.config, split_data(plan, 0)
     labels = motif_labels(split.graphs, resolve_features(split.graphs, config.features))

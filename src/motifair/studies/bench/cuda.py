@@ -1,7 +1,7 @@
-"""Rounds on a GPU, many federations as one stack.
+"""Time of a round on a GPU, with many federations as one stack.
 
-Only the clock needs a GPU. Elsewhere the same functions run with another one, and nothing is
-recorded: that is how they are tested.
+Only the clock needs a GPU. For tests, the same functions run on a CPU with another clock, and
+without recording.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from motifair.studies.bench.measure import (
 from motifair.studies.bench.naive import naive_federation
 
 METHODS = ("fedavg", "motifair")
-COPIED = 2**30  # bytes: many times what a GPU's cache holds
+COPIED = 2**30  # bytes: many times the cache of a GPU
 
 
 def measure_cuda(
@@ -49,10 +49,10 @@ def measure_cuda(
                 f"The splits of {plan.data.name} differ in their largest degree, so they are no "
                 "single stack; use a dataset with node labels, or --splits 1."
             )
-        found = measure_rounds(config, members, plan.device, repeats, clock, copied)
+        measured = measure_rounds(config, members, plan.device, repeats, clock, copied)
         whole_run(replace(config, rounds=3), members, plan.device, clock)  # warm-up
-        found["whole_run_seconds"] = whole_run(config, members, plan.device, clock)
-        methods[name] = found
+        measured["whole_run_seconds"] = whole_run(config, members, plan.device, clock)
+        methods[name] = measured
     return {"splits": splits, "methods": methods}
 
 
@@ -64,11 +64,12 @@ def measure_rounds(
     clock: Clock,
     copied: int,
 ) -> dict[str, Any]:
-    """Time a round of the stack and what it is compared with.
+    """Time a round of the stack and its variants.
 
-    `stack` is recorded, `eager` the same not recorded; `one` is the first federation alone,
-    recorded; `naive` is the naive loop over it; `bound` follows from the bytes that a round of the
-    stack must move and the bandwidth of `copy`. A stack that fits the cache can be faster.
+    `stack` is a recorded round (CUDA graph), `eager` the same without recording; `one` is a
+    recorded round of the first federation alone; `naive` is the naive loop on it; `bound` is the
+    bytes that a round of the stack must move over the bandwidth of `copy`. A stack that fits into
+    the cache can be faster.
     """
     stack = Simulation(config, members, device=device)
     one = Simulation(config, members[0], device=device)
@@ -102,26 +103,26 @@ def measure_rounds(
 def whole_run(
     config: Config, members: Sequence[Members], device: torch.device, clock: Clock
 ) -> dict[str, float]:
-    """Time all rounds of a stack from prepared graphs to the final evaluation.
+    """Time all rounds of a stack, from prepared graphs to the final evaluation.
 
-    `wall` is all of it: collating graphs and moving them to the device, recording, the rounds, the
-    evaluation. `gpu` is by the device's clock and begins with the first round.
+    `wall` includes everything: collating graphs and moving them to the device, recording, rounds
+    and evaluation. `gpu` is measured by the device's clock from the first round on.
     """
-    found = {}
+    seconds = {}
 
     def work() -> None:
         simulation = Simulation(config, members, device=device)
         state, histories = simulation.start(), simulation.histories()
-        found["gpu"] = clock(
+        seconds["gpu"] = clock(
             lambda: run_rounds(simulation, state, histories, eval_every=config.eval_every)
         )
 
-    found["wall"] = host_seconds(work)  # what `work` ends with has waited for the device
-    return found
+    seconds["wall"] = host_seconds(work)  # `work` ends by waiting for the device
+    return seconds
 
 
 def copier(size: int, device: torch.device) -> Work:
-    """Copy so many bytes with every call."""
+    """Return a function that copies `size` bytes."""
     source = torch.zeros(size // 4, device=device)
     target = torch.empty_like(source)
     return lambda: target.copy_(source)

@@ -1,4 +1,4 @@
-"""Timing variants of the same work side by side, and saying where it was measured."""
+"""Interleaved timing of variants, and a description of the machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Work = Callable[[], object]
 Clock = Callable[[Work], float]
 Take = Callable[[FederationState], tuple[FederationState, Record]]
 
-WARM = 2  # the first round compiles and allocates, the second is recorded where it can be
+WARM = 2  # the first round compiles and allocates, the second is recorded on a GPU
 PRECISION = (
     "float32; TF32 is not switched on, and our CUDA kernels multiply by tf32x3, "
     "which is as exact as single precision"
@@ -29,17 +29,17 @@ PRECISION = (
 
 
 def host_seconds(work: Work) -> float:
-    """Time work that is done when the call returns."""
+    """Return the seconds of a call that is finished when it returns."""
     started = time.perf_counter()
     work()
     return time.perf_counter() - started
 
 
 def device_seconds(work: Work) -> float:
-    """Time work by the clock of the CUDA device, from its first kernel to its last."""
+    """Return the seconds of a call by the CUDA device's clock, from first to last kernel."""
     first = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
     last = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-    torch.cuda.synchronize()  # nothing that was started earlier is counted
+    torch.cuda.synchronize()  # exclude kernels that were launched earlier
     first.record()
     work()
     last.record()
@@ -52,9 +52,9 @@ def in_turn(
 ) -> dict[str, float]:
     """Return the median seconds of each variant.
 
-    They take turns, so that a noisy machine is noisy for all of them: ratios of medians then mean
-    something where seconds do not. In its turn each works twice and the second time counts, since
-    rounds follow rounds: the first finds the cache as another variant left it.
+    Variants take turns, so that noise of the machine affects all of them: ratios of medians are
+    more reliable than seconds. In its turn each runs twice and the second run is timed, because the
+    first runs with a cache filled by another variant.
 
     >>> sorted(in_turn({"a": lambda: None, "b": lambda: None}, 3))
     ['a', 'b']
@@ -70,17 +70,17 @@ def in_turn(
 
 
 def stepper(take: Take, state: FederationState) -> Work:
-    """Go on by one round with every call."""
-    now = [state]
+    """Return a function that runs the next round with every call."""
+    current = [state]
 
     def step() -> None:
-        now[0] = take(now[0])[0]
+        current[0] = take(current[0])[0]
 
     return step
 
 
-def surroundings(device: torch.device) -> dict[str, Any]:
-    """Say what a measurement depends on beside the code."""
+def environment(device: torch.device) -> dict[str, Any]:
+    """Describe the machine, the version of torch and the precision of a measurement."""
     on_cuda = device.type == "cuda"
     return {
         "device": device.type,
@@ -96,7 +96,7 @@ def surroundings(device: torch.device) -> dict[str, Any]:
 
 
 def cpu_name(info: Path = Path("/proc/cpuinfo")) -> str:
-    """Return the model of the CPU where the system tells it, else what platform knows."""
+    """Return the model of the CPU from /proc/cpuinfo, or else from `platform`."""
     try:
         lines = info.read_text().splitlines()
     except OSError:
@@ -109,6 +109,6 @@ def cpu_name(info: Path = Path("/proc/cpuinfo")) -> str:
 
 
 def peak_memory_mib() -> float:
-    """Return the most memory this process has held so far, all variants included."""
+    """Return the peak memory of this process so far, including all variants."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (2**20 if sys.platform == "darwin" else 2**10)  # macOS counts bytes, Linux KiB

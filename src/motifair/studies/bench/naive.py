@@ -1,7 +1,7 @@
-"""The federation that everybody writes first: plain PyG, one agent after another.
+"""A straightforward federation in plain PyG, one agent after another, as the baseline in time.
 
-Nothing clever, but nothing careless either: graphs are collated and moved to the device once, and
-prototypes come from an incidence matrix. What is compared with it is the arithmetic of a round.
+It is not optimised, but avoids needless work: graphs are collated and moved to the device once, and
+prototypes use an incidence matrix. Only the arithmetic of a round is compared.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from motifair.graphs.graph_set import GraphSet
 
 
 class GIN(torch.nn.Module):
-    """The same network as ours, of PyG's parts."""
+    """The same network as `motifair.models.GIN`, made of PyG modules."""
 
     def __init__(self, features: int, classes: int, hidden: int, layers: int) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class GIN(torch.nn.Module):
         self.readout = torch.nn.Linear(hidden, classes)
 
     def embed(self, batch: Batch, dropout: float = 0.0) -> Tensor:
-        """Return the embedding of every graph."""
+        """Return the embedding of every graph, `(G, H)`."""
         x = self.pre(batch.x)
         for conv in self.convs:
             x = F.dropout(F.relu(conv(x, batch.edge_index)), dropout, self.training)
@@ -41,15 +41,17 @@ class GIN(torch.nn.Module):
         return pooled
 
     def classify(self, embedding: Tensor, dropout: float = 0.0) -> Tensor:
-        """Return log-probabilities."""
+        """Return log-probabilities, `(G, classes)`."""
         x = F.dropout(F.relu(self.post(embedding)), dropout, self.training)
         return F.log_softmax(self.readout(x), dim=-1)
 
 
 @dataclass
 class Agent:
-    """Model, optimiser and batches; for each batch which graphs hold which motif `(K, G)`; which
-    of all motifs these are `(K,)`; and how many graphs there are.
+    """An agent with its own model and optimiser.
+
+    `holds` says for each batch which graphs contain which of the agent's K motifs, 0/1 `(K, G)`;
+    `motifs` are the numbers of these among all motifs, `(K,)`; `graphs` is the number of graphs.
     """
 
     model: GIN
@@ -60,7 +62,7 @@ class Agent:
     graphs: int
 
     def train(self, config: Config, reference: Tensor | None) -> None:
-        """Take one epoch; with a `reference` pull prototypes towards it."""
+        """Train one epoch; with a `reference` add the distance of prototypes to the loss."""
         self.model.train()
         for batch, holds in zip(self.batches, self.holds, strict=True):
             self.optimiser.zero_grad()
@@ -75,7 +77,7 @@ class Agent:
 
     @torch.no_grad()
     def prototypes(self) -> Tensor:
-        """Return the mean embedding of the graphs that hold each motif, `(K, H)`."""
+        """Return the mean embedding of the graphs that contain each motif, `(K, H)`."""
         self.model.eval()
         embedding = torch.cat([self.model.embed(batch) for batch in self.batches])
         holds = torch.cat(self.holds, dim=1)
@@ -83,7 +85,7 @@ class Agent:
 
 
 class NaiveFederation:
-    """Federated averaging, or with `method=motifair` values, masked rewards and prototypes."""
+    """Federated averaging; with `method=motifair` also values, masked rewards and prototypes."""
 
     def __init__(self, config: Config, agents: list[Agent], motifs: int) -> None:
         self.config, self.agents, self.motifs = config, agents, motifs
@@ -97,7 +99,7 @@ class NaiveFederation:
         self.reference = self._references() if self.fair else [None] * len(agents)
 
     def round(self) -> None:
-        """Train, upload, aggregate, adopt."""
+        """Run one round: train, upload, aggregate, adopt."""
         before = [_flat(a.model).clone() for a in self.agents]
         for agent, reference in zip(self.agents, self.reference, strict=True):
             agent.train(self.config, reference)
@@ -110,7 +112,7 @@ class NaiveFederation:
             vector_to_parameters(old + total, agent.model.parameters())
 
     def _reward(self, before: list[Tensor], updates: Tensor) -> None:
-        """Value every agent, and give it its part of the sum; prototypes out and back."""
+        """Update the agents' values, adopt masked rewards, and average prototypes."""
         c = self.config
         total = (self.value[:, None].float() * updates).sum(dim=0)
         alignment = F.cosine_similarity(updates, total[None])
@@ -127,7 +129,7 @@ class NaiveFederation:
             vector_to_parameters(adopted, agent.model.parameters())
 
     def _references(self) -> list[Tensor | None]:
-        """Average the agents' prototypes by value, and give each agent those of its motifs."""
+        """Average the agents' prototypes by value, and return those of each agent's motifs."""
         local = [a.prototypes() for a in self.agents]
         total = local[0].new_zeros(self.motifs, self.config.hidden)
         weight = local[0].new_zeros(self.motifs, 1)
@@ -138,7 +140,7 @@ class NaiveFederation:
 
 
 def naive_federation(config: Config, members: Members, device: torch.device) -> NaiveFederation:
-    """Build it from the same members as ours."""
+    """Build the naive federation from the members of a simulation."""
     graphs, index = members.split.graphs, members.index
     features = fit_features(graphs, np.concatenate(members.numbers), config.features)
     first = GIN(features.width, graphs.classes, config.hidden, config.layers)
@@ -168,17 +170,17 @@ def naive_federation(config: Config, members: Members, device: torch.device) -> 
 
 
 def to_pyg(graphs: GraphSet, features: Features) -> list[Data]:
-    """Turn graphs into PyG's objects, with dense inputs."""
+    """Convert graphs to PyG `Data` objects with dense inputs."""
     x = torch.tensor(features.encode(graphs).toarray(), dtype=torch.float32)
     source = np.repeat(np.arange(len(graphs.degree)), graphs.degree)
     edges = torch.tensor(np.stack([source, graphs.neighbour]))
-    found = []
+    data = []
     for g in range(len(graphs)):
         first, last = (int(n) for n in graphs.node_start[g : g + 2])
         start, end = (int(graphs.edge_start[n]) for n in (first, last))
         y = torch.tensor([int(graphs.target[g])])
-        found.append(Data(x=x[first:last], edge_index=edges[:, start:end] - first, y=y))
-    return found
+        data.append(Data(x=x[first:last], edge_index=edges[:, start:end] - first, y=y))
+    return data
 
 
 def _mlp(hidden: int) -> torch.nn.Sequential:

@@ -1,4 +1,4 @@
-"""The benchmark as a whole: what is measured where, its file and its table."""
+"""The benchmark: measurements by device, the result file and the printed tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from motifair.graphs.tu import locate
 from motifair.learning.process import training_process
 from motifair.studies.bench.cpu import measure_cpu
 from motifair.studies.bench.cuda import measure_cuda
-from motifair.studies.bench.measure import surroundings
+from motifair.studies.bench.measure import environment
 from motifair.studies.bench.scale import measure_scale, save_scale
 
 SPLITS, REPEATS = 20, 12
@@ -28,7 +28,7 @@ RATIOS = (
 )  # fmt: skip
 
 
-# One model an agent, and the equations of which the naive loop has a version of its own.
+# One model per agent, and the equations that the naive loop also implements.
 TIMED: Mapping[str, Any] = {
     "profile": "paper",
     "rings": "chordless",
@@ -50,50 +50,60 @@ def run_benchmark(
     scale: bool = False,
     data_dir: Path | None = None,
 ) -> dict[str, Any]:
-    """Measure, write `out` (and `agents.png` beside it), and return what was found."""
+    """Run the benchmark, write the results to `out`, and return them.
+
+    Args:
+        out: The JSON file; with `scale` also `agents.png` in the same folder.
+        dataset: By default PROTEINS if it is available, else `planted`.
+        device: `auto`, `cpu` or `cuda`.
+        splits: Number of federations in a stack on a GPU.
+        repeats: Number of timed repetitions.
+        scale: Whether to time rounds with up to 1,000 agents as well, on a CPU.
+        data_dir: Folder with TU datasets.
+    """
     where = choose_device(device)
     _check(out, where, splits, repeats, scale)
     if dataset is None:
         dataset = EMBEDDED if locate("PROTEINS", data_dir) is None else "PROTEINS"
     plan = make_plan(dataset, TIMED, data_dir=data_dir, device=device, threads=1)
-    found = {
+    results = {
         "dataset": plan.data.name,
         "agents": plan.config.agents,
-        **surroundings(where),
+        **environment(where),
         "repeats": repeats,
     }
     with training_process():
         if where.type == "cpu":
-            found |= measure_cpu(plan, repeats)
+            results |= measure_cpu(plan, repeats)
         else:
-            found |= measure_cuda(plan, splits or SPLITS, repeats)
+            results |= measure_cuda(plan, splits or SPLITS, repeats)
         if scale:
-            found["scale"] = measure_scale()
+            results["scale"] = measure_scale()
     if scale:
-        save_scale(found["scale"], out.with_name("agents.png"))
-    write_json(out, found)
-    return found
+        save_scale(results["scale"], out.with_name("agents.png"))
+    write_json(out, results)
+    return results
 
 
-def show_benchmark(found: dict[str, Any], console: Console) -> None:
-    """Print what was found as tables."""
-    machine = found["machine"]
+def show_benchmark(results: dict[str, Any], console: Console) -> None:
+    """Print the results as tables."""
+    machine = results["machine"]
     place = machine["gpu"] or f"{machine['cpu']}, {machine['cores']} cores"
-    rounds = f"One round on {found['dataset']}, {found['agents']} agents"
-    if "splits" in found:
-        rounds += f", {found['splits']} federations as one stack"
+    rounds = f"One round on {results['dataset']}, {results['agents']} agents"
+    if "splits" in results:
+        rounds += f", {results['splits']} federations as one stack"
     console.print(f"{rounds} ({place})", highlight=False)
-    console.print(_table(found.get("methods") or {"value": found}))
-    if "scale" in found:
+    console.print(_table(results.get("methods") or {"value": results}))
+    if "scale" in results:
         table = Table("agents", "round", "per agent, vs first")
-        for entry in found["scale"]:
+        for entry in results["scale"]:
             ratio = f"{entry['per_agent_vs_first']:.2f}"
             table.add_row(str(entry["agents"]), _time(entry["seconds"]), ratio)
         console.print(table)
 
 
 def _table(columns: dict[str, dict[str, Any]]) -> Table:
-    """Give everything that was measured a row, and each method a column."""
+    """Return a table with a row for each measurement and a column for each method."""
     table = Table("measured")
     for name in columns:
         table.add_column(name, justify="right")
@@ -116,7 +126,7 @@ def _time(seconds: float) -> str:
 
 
 def _check(out: Path, where: torch.device, splits: int | None, repeats: int, scale: bool) -> None:
-    """Refuse what cannot be measured or written, before anything is."""
+    """Raise if options conflict or `out` cannot be written."""
     if repeats < 1 or (splits is not None and splits < 1):
         raise MotifairError("--repeats and --splits take whole numbers of at least 1.")
     if where.type == "cpu" and splits is not None:

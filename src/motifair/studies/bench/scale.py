@@ -1,4 +1,4 @@
-"""How the time of a round grows with the number of agents."""
+"""Time of a round by number of agents."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ ROUNDS = 3  # a round of a thousand agents takes seconds
 def measure_scale(
     counts: Sequence[int] = AGENTS, options: Mapping[str, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """Time a round of the embedded dataset for each number of agents, by one thread of a CPU.
+    """Time a round on the `planted` dataset for each number of agents, with one CPU thread.
 
-    `per_agent_vs_first` is the time for one agent, compared with that in the first entry: 1 where
-    the time of a round grows as the number of agents does.
+    `per_agent_vs_first` is the time per agent over that of the first entry: 1 if the time of a
+    round is proportional to the number of agents.
     """
     variants = {str(n): _round(n, options or {}) for n in counts}
     seconds = in_turn(variants, ROUNDS, warm=1)
@@ -42,7 +42,7 @@ def measure_scale(
 
 
 def draw_scale(scale: Sequence[Mapping[str, Any]]) -> Figure:
-    """Draw seconds over agents, and what the first point lets one expect."""
+    """Draw seconds over agents, and the line of slope 1 through the first point."""
     agents, seconds = ([entry[name] for entry in scale] for name in ("agents", "seconds"))
     figure = Figure(figsize=(6, 4), layout="constrained", dpi=110)
     axes = figure.subplots()
@@ -55,7 +55,7 @@ def draw_scale(scale: Sequence[Mapping[str, Any]]) -> Figure:
 
 
 def save_scale(scale: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Draw it and write it as PNG."""
+    """Write the figure as PNG."""
     buffer = io.BytesIO()
     draw_scale(scale).savefig(buffer, format="png")
     write_atomic(path, buffer.getvalue())
