@@ -28,7 +28,7 @@ class GraphCache(Generic[T]):
         self.entry: tuple[tuple[object, ...], object, T] | None = None
 
     def get(self, graphs: GraphSet, settings: object, compute: Callable[[], T]) -> T:
-        """Return the cached value, computed anew unless arrays and settings are the same."""
+        """Return the cached value, or compute it if arrays or settings changed."""
         arrays = (graphs.node_start, graphs.neighbour, graphs.node_label, graphs.edge_label)
         if (
             self.entry is None

@@ -58,4 +58,4 @@ def draw(rows: pd.DataFrame, title: str) -> Figure:
     return figure
 
 
-STUDY = Study("ablation", "one part of the mechanism taken out", run)
+STUDY = Study("ablation", "the mechanism with one part removed", run)

@@ -249,4 +249,4 @@ def _row(
     }  # fmt: skip
 
 
-STUDY = Study("claims", "what the paper says in words, each claim tested", run)
+STUDY = Study("claims", "tests of the claims that the paper makes in words", run)

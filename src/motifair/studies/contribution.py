@@ -212,4 +212,4 @@ def _images(plan: Plan) -> tuple[Maps, list[str]]:
     return {IMAGES: entries}, [note]
 
 
-STUDY = Study("contribution", "what each agent contributes, round by round (Figure 1)", run)
+STUDY = Study("contribution", "contributions of agents in each round (Figure 1)", run)

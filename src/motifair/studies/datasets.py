@@ -80,4 +80,4 @@ def _plain(number: float) -> float:
     return int(number) if number.is_integer() else number
 
 
-STUDY = Study("datasets", "the table of datasets, counted anew", run)
+STUDY = Study("datasets", "the table of datasets, counted from the data", run)

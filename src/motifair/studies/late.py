@@ -115,9 +115,9 @@ def course_table(where: str, course: Course, rounds: int) -> pd.DataFrame:
         gap = {m: course[LATE][m] - course[CONTROL][m] for m in MEASURES}
         course = {**course, f"{LATE} − {CONTROL}": gap}
     rows = []
-    for who, measures in course.items():
+    for agents, measures in course.items():
         for round in marked_rounds(rounds):
-            row: dict[str, object] = {"where": where, "agents": who, "round": round}
+            row: dict[str, object] = {"where": where, "agents": agents, "round": round}
             for name, values in measures.items():
                 row |= with_interval(name, values[:, round - 1])
             rows.append(row)
@@ -130,8 +130,8 @@ def draw_courses(courses: Mapping[str, Course], turns: Mapping[str, int]) -> Fig
     grid = figure.subplots(len(courses), len(MEASURES), squeeze=False)
     for axes, (where, course) in zip(grid, courses.items(), strict=True):
         for axis, measure in zip(axes, MEASURES, strict=True):
-            for who, measures in course.items():
-                _band(axis, measures[measure], who)
+            for agents, measures in course.items():
+                _band(axis, measures[measure], agents)
             if where in turns:
                 axis.axvline(turns[where] + 0.5, color="0.5", lw=0.8)
             axis.set(xlabel="round", ylabel=measure)
@@ -142,11 +142,11 @@ def draw_courses(courses: Mapping[str, Course], turns: Mapping[str, int]) -> Fig
     return figure
 
 
-def _band(axis: Axes, values: np.ndarray, who: str) -> None:
+def _band(axis: Axes, values: np.ndarray, agents: str) -> None:
     mean, low, high = (np.array(v) for v in zip(*map(mean_interval, values.T), strict=True))
     rounds = np.arange(1, values.shape[1] + 1)
-    axis.fill_between(rounds, low, high, color=COLOURS[who], alpha=0.18, lw=0)
-    axis.plot(rounds, mean, color=COLOURS[who], ls=LINES.get(who, "-"), lw=1.4, label=who)
+    axis.fill_between(rounds, low, high, color=COLOURS[agents], alpha=0.18, lw=0)
+    axis.plot(rounds, mean, color=COLOURS[agents], ls=LINES.get(agents, "-"), lw=1.4, label=agents)
 
 
 def _followed(histories: Sequence[History], chosen: Sequence[np.ndarray]) -> dict[str, np.ndarray]:

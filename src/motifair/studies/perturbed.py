@@ -17,4 +17,4 @@ def run(settings: Settings) -> Finding:
     return describe("All methods, perturbed data (quality tiers)", compared, printed=False)
 
 
-STUDY = Study("perturbed", "all methods where agents' data differ in quality", run)
+STUDY = Study("perturbed", "all methods on data with quality tiers", run)

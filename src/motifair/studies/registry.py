@@ -43,7 +43,7 @@ def load_study(name: str) -> Study:
     """Import a study by name.
 
     >>> load_study("datasets").summary
-    'the table of datasets, counted anew'
+    'the table of datasets, counted from the data'
     """
     try:
         study: Study = import_module(MODULES[name]).STUDY

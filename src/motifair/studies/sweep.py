@@ -125,4 +125,4 @@ def _notes(planned: Sequence[Sequence[Variant]]) -> list[str]:
     ]
 
 
-STUDY = Study("lambda", "how much prototypes and diversity weigh (λ, α2)", run)
+STUDY = Study("lambda", "sweeps over the weights of prototypes and diversity (λ, α2)", run)
