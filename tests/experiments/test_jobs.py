@@ -16,7 +16,8 @@ import pytest
 
 from motifair.errors import MotifairError
 from motifair.experiments import jobs as jobs_module
-from motifair.experiments.jobs import list_jobs, memory_needed
+from motifair.experiments.jobs import list_jobs
+from motifair.experiments.packing import memory_needed
 from motifair.experiments.plan import Plan, alone, make_plan, split_data
 from motifair.experiments.result import Result, load_result
 from motifair.experiments.run import execute

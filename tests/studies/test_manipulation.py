@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from worlds import CPU, simulate, small_config, small_split
 
 from motifair.config import Config
-from motifair.experiments.jobs import memory_needed
+from motifair.experiments.packing import memory_needed
 from motifair.experiments.plan import make_plan, split_data
 from motifair.federation.history import History
 from motifair.federation.loop import Stopped, run_rounds

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from motifair.config import Config
+from motifair.experiments.packing import memory_needed, pack
 from motifair.experiments.plan import Plan, alone, split_data
 from motifair.federation.callbacks import Callback, Checkpoint, Pace
 from motifair.federation.history import History
@@ -24,7 +25,6 @@ from motifair.federation.simulation import Simulation
 from motifair.federation.state import FederationState, load_history, load_state
 from motifair.graphs.split import Split
 from motifair.learning.randomness import derive_seed
-from motifair.methods import make_method
 
 ALONE = ("alone", "alone-again")
 PARTS = (*ALONE, "method")
@@ -118,47 +118,26 @@ class _Group:
 
 
 def _groups(plan: Plan, jobs: Sequence[Job], splits: dict[int, Split]) -> Iterator[_Group]:
-    """Put jobs together that fit: of one method, as far as each other, and of equal inputs."""
-    if not plan.memory:
-        for job in jobs:
-            config = _config(plan, job)
-            members = _members(plan, job, splits[job.number])
-            yield _Group(config, (job,), (members,), _done(plan, job))
-        return
-    waiting: dict[tuple[str, int], list[Job]] = {}
-    for job in jobs:
+    """Group jobs for stacks: of one method, after as many rounds, and of equal inputs."""
+    alike: dict[object, list[Job]] = {}
+    for number, job in enumerate(jobs):
         kind = "method" if job.part == "method" else "alone"
-        waiting.setdefault((kind, _done(plan, job)), []).append(job)
-    for (_, done), alike in waiting.items():
-        config = _config(plan, alike[0])
-        taken: dict[int, list[tuple[Job, Members]]] = {}
-        for job in alike:
-            members = _members(plan, job, splits[job.number])
-            together = taken.setdefault(members.model.width, [])
-            together.append((job, members))
-            need = sum(memory_needed(config, m) for _, m in together)
-            if len(together) > 1 and need > plan.memory:
-                together.pop()
-                yield _Group(config, *_unzip(together), done)
-                taken[members.model.width] = [(job, members)]
-        for together in taken.values():
-            yield _Group(config, *_unzip(together), done)
+        # On a CPU jobs keep their order, and none is read before its turn.
+        alike.setdefault((kind, _done(plan, job)) if plan.memory else number, []).append(job)
+    for group in alike.values():
+        yield from _stacks(plan, group, splits)
 
 
-def memory_needed(config: Config, members: Members) -> int:
-    """Estimate the bytes that a federation needs on a device, generously.
-
-    Activations of the nodes in a batch: three tensors a layer are kept for the backward pass, and
-    about as many again are at work; of all nodes, for prototypes, some. Weights, moments, gradients
-    and what the server makes of them.
-    """
-    batch = sum(int(s.graphs.nodes[: config.batch_size].sum()) for s in members.train)
-    rows_of_nodes = batch * (4 * config.layers + 8) + 6 * members.nodes
-    activations = 4 * config.hidden * rows_of_nodes
-    models = 2 if make_method(config).own_weight else 1
-    rows = 200 * len(members.train) * members.model.layout.size * models
-    graphs = 100 * sum(len(s.kind) + len(s.graphs.neighbour) for s in members.train)
-    return activations + rows + graphs
+def _stacks(plan: Plan, jobs: Sequence[Job], splits: dict[int, Split]) -> Iterator[_Group]:
+    """Group jobs of one method and after as many rounds by inputs and memory."""
+    config, done = _config(plan, jobs[0]), _done(plan, jobs[0])
+    for stack in pack(
+        ((job, _members(plan, job, splits[job.number])) for job in jobs),
+        shape=lambda prepared: prepared[1].model.width,
+        need=lambda prepared: memory_needed(config, prepared[1]),
+        memory=plan.memory,
+    ):
+        yield _Group(config, tuple(job for job, _ in stack), tuple(m for _, m in stack), done)
 
 
 def _run_group(
@@ -239,9 +218,3 @@ def _members(plan: Plan, job: Job, split: Split) -> Members:
     seed = _seed(plan, job)
     training_seed = derive_seed(seed, job.part) if job.part in ALONE else seed
     return prepare(_config(plan, job), split, seed=training_seed)
-
-
-def _unzip(
-    together: Sequence[tuple[Job, Members]],
-) -> tuple[tuple[Job, ...], tuple[Members, ...]]:
-    return tuple(j for j, _ in together), tuple(m for _, m in together)

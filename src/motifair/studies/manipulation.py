@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from motifair.experiments.jobs import memory_needed
+from motifair.experiments.packing import memory_needed, pack
 from motifair.experiments.plan import Plan, split_data
 from motifair.federation.history import History
 from motifair.federation.loop import run_rounds
@@ -190,23 +190,13 @@ def outcome(history: History, attackers: Attackers, size: int) -> dict[str, floa
 
 
 def stacks(plan: Plan, members: Sequence[Members], *, alone: bool) -> Iterator[list[int]]:
-    """Say which splits go side by side: those of equal inputs for which there is memory."""
-    if alone or not plan.memory:
-        yield from ([k] for k in range(len(members)))
-        return
-    for width in sorted({m.model.width for m in members}):
-        group: list[int] = []
-        need = 0
-        for k, m in enumerate(members):
-            if m.model.width != width:
-                continue
-            more = memory_needed(plan.config, m)
-            if group and need + more > plan.memory:
-                yield group
-                group, need = [], 0
-            group.append(k)
-            need += more
-        yield group
+    """Group splits of equal inputs into stacks that fit into the memory, or each `alone`."""
+    return pack(
+        range(len(members)),
+        shape=lambda k: members[k].model.width,
+        need=lambda k: memory_needed(plan.config, members[k]),
+        memory=0 if alone else plan.memory,
+    )
 
 
 def _stored(path: Path, digest: str) -> pd.DataFrame | None:
@@ -344,4 +334,4 @@ def notes(table: pd.DataFrame) -> list[str]:
     return words
 
 
-STUDY = Study("manipulation", "what one agent gains by cheating, attack by attack", run)
+STUDY = Study("manipulation", "gain of one dishonest agent, for each attack", run)

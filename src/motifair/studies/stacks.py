@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from motifair.experiments.jobs import memory_needed
+from motifair.experiments.packing import memory_needed, pack
 from motifair.experiments.plan import Plan
 from motifair.federation.callbacks import Callback
 from motifair.federation.history import History
@@ -137,16 +137,16 @@ def _file(plan: Plan, folder: Path, training: Training) -> tuple[Path, dict[str,
 def _groups(
     plan: Plan, trainings: Sequence[Training], left: Sequence[int]
 ) -> Iterator[tuple[list[int], list[Stages]]]:
-    """Put federations of equal shape together, as many as fit into the memory; one on a CPU."""
-    waiting: dict[tuple[object, ...], tuple[list[int], list[Stages], int]] = {}
-    for place in left:
-        stages = trainings[place].members()
-        shape = (stages[0].model.width, len(stages[0].train), trainings[place].turns)
-        need = max(memory_needed(plan.config, m) for m in stages)
-        places, together, filled = waiting.get(shape, ([], [], 0))
-        if together and filled + need > plan.memory:
-            yield places, together
-            places, together, filled = [], [], 0
-        waiting[shape] = ([*places, place], [*together, stages], filled + need)
-    for places, together, _ in waiting.values():
-        yield places, together
+    """Group federations of equal shape into stacks that fit into the memory."""
+
+    def shape(prepared: tuple[int, Stages]) -> tuple[object, ...]:
+        number, (first, *_) = prepared
+        return first.model.width, len(first.train), trainings[number].turns
+
+    for stack in pack(
+        ((number, trainings[number].members()) for number in left),
+        shape=shape,
+        need=lambda prepared: max(memory_needed(plan.config, m) for m in prepared[1]),
+        memory=plan.memory,
+    ):
+        yield [number for number, _ in stack], [stages for _, stages in stack]

@@ -1,0 +1,60 @@
+"""Pack federations into stacks that fit into the memory of a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import TypeVar
+
+from motifair.config import Config
+from motifair.federation.members import Members
+from motifair.methods import make_method
+
+T = TypeVar("T")
+
+
+def pack(
+    items: Iterable[T], *, shape: Callable[[T], Hashable], need: Callable[[T], int], memory: int
+) -> Iterator[list[T]]:
+    """Group items of equal shape into stacks that fit into `memory`, in the order of `items`.
+
+    Args:
+        items: The federations; an item is taken from them when it is needed.
+        shape: Returns what all items of a stack must have in common.
+        need: Returns the bytes that an item needs.
+        memory: Bytes for a stack; an item that needs more is a stack of its own. With 0, as on a
+            CPU, every item is.
+
+    >>> list(pack(["a", "bb", "c", "dd"], shape=len, need=len, memory=2))
+    [['bb'], ['a', 'c'], ['dd']]
+    >>> list(pack(["a", "bb", "c"], shape=len, need=len, memory=0))
+    [['a'], ['bb'], ['c']]
+    """
+    waiting: dict[Hashable, tuple[list[T], int]] = {}
+    for item in items:
+        if not memory:
+            yield [item]
+            continue
+        key, size = shape(item), need(item)
+        stack, used = waiting.get(key, ([], 0))
+        if stack and used + size > memory:
+            yield stack
+            stack, used = [], 0
+        waiting[key] = [*stack, item], used + size
+    for stack, _ in waiting.values():
+        yield stack
+
+
+def memory_needed(config: Config, members: Members) -> int:
+    """Estimate the bytes that a federation needs on a device, as an upper bound.
+
+    Activations of the nodes in a batch: three tensors per layer are stored for the backward pass,
+    and about as many are temporary; for prototypes, some of all nodes. Weights, moments, gradients
+    and the tensors of the server.
+    """
+    batch = sum(int(s.graphs.nodes[: config.batch_size].sum()) for s in members.train)
+    rows_of_nodes = batch * (4 * config.layers + 8) + 6 * members.nodes
+    activations = 4 * config.hidden * rows_of_nodes
+    models = 2 if make_method(config).own_weight else 1
+    rows = 200 * len(members.train) * members.model.layout.size * models
+    graphs = 100 * sum(len(s.kind) + len(s.graphs.neighbour) for s in members.train)
+    return activations + rows + graphs
