@@ -1,4 +1,4 @@
-"""While a run computes the process is steady, and afterwards as it was."""
+"""Process settings of training runs are applied, and restored afterwards."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def slowly(agent: int) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("agent", [0, 3])
-def test_motifs_are_those_that_a_slow_count_finds_beyond_chance(agent: int) -> None:
+def test_motifs_are_those_that_a_slow_count_finds_above_chance(agent: int) -> None:
     found, excess = beyond(graphs_of(agent)), slowly(agent)
     assert set(found) == set(excess)
     clear = {key for key in excess if abs(excess[key] - 0.1) > BORDERLINE}
@@ -127,7 +127,7 @@ def test_motifs_are_those_that_a_slow_count_finds_beyond_chance(agent: int) -> N
 # What is found
 
 
-def test_planted_rings_are_beyond_chance_and_hardly_any_other_ring_is() -> None:
+def test_planted_rings_are_above_chance_and_hardly_any_other_ring_is() -> None:
     for agent, rings in ((0, COMMON), (1, COMMON), (3, COMMON | RARE)):
         found = beyond(graphs_of(agent))
         assert {key for key in kept(found) if key.startswith("ring")} == rings
@@ -135,7 +135,7 @@ def test_planted_rings_are_beyond_chance_and_hardly_any_other_ring_is() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_graphs_that_are_random_already_have_nearly_no_motif_beyond_chance(seed: int) -> None:
+def test_graphs_that_are_random_already_have_nearly_no_motif_above_chance(seed: int) -> None:
     found = beyond(random_wiring(500, seed))
     assert len(found) > 30
     assert len(kept(found)) <= 1
@@ -277,7 +277,7 @@ def vocabulary(graphs: GraphSet, **options: object) -> set[str]:
     return set(own_vocabulary(config, "me", graphs, "label", mine, counted).keys)
 
 
-def test_a_vocabulary_has_the_motifs_beyond_chance_only_where_that_is_asked_for() -> None:
+def test_a_vocabulary_has_the_motifs_above_chance_only_where_that_is_asked_for() -> None:
     graphs = graphs_of(3)
     assert vocabulary(graphs) == kept(beyond(graphs))
     assert vocabulary(graphs, chance=False) == set(beyond(graphs))
@@ -293,7 +293,7 @@ def test_an_agent_without_edges_is_told_so_with_and_without_chance() -> None:
             vocabulary(bare, chance=asked)
 
 
-def test_a_federation_in_which_nothing_is_beyond_chance_goes_on_without_diversity() -> None:
+def test_a_federation_in_which_nothing_is_above_chance_continues_without_diversity() -> None:
     """Complete graphs look the same however they are wired."""
     count, nodes = 60, 5
     places = np.argwhere(np.triu(np.ones((nodes, nodes)), k=1))
@@ -319,6 +319,6 @@ def test_a_federation_in_which_nothing_is_beyond_chance_goes_on_without_diversit
     assert record["kept"].max() == simulation.model.layout.size
 
 
-def test_motifs_of_degrees_are_found_beyond_chance_too() -> None:
+def test_motifs_of_degrees_are_found_above_chance_too() -> None:
     found = beyond(without_labels(graphs_of(0)), kind="degree")
     assert 0 < len(kept(found)) < 0.5 * len(found)

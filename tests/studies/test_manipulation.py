@@ -199,7 +199,7 @@ def test_claiming_all_keys_gives_all_diversity_and_copies_of_own_prototypes() ->
 
 
 @pytest.mark.parametrize("attack", [attacks.duplicated, attacks.renumbered])
-def test_duplicates_and_numbering_do_not_change_which_motifs_are_beyond_chance(
+def test_duplicates_and_numbering_do_not_change_which_motifs_are_above_chance(
     attack: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Up to those so near the limit that another draw of the random wiring decides."""
