@@ -1,6 +1,6 @@
-"""Whether motifair can work here: a row for each thing it needs, with the fix where one is missing.
+"""Checks of the installation: one row for each requirement, with a fix if it is not met.
 
-Checks only look. The one file that is written, to see whether the cache can be, is removed again.
+Checks change nothing; the one temporary file in the cache folder is removed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LITTLE_DISK, NO_DISK = 2 * GIB, GIB // 10
 
 @dataclass(frozen=True)
 class Check:
-    """What was looked at, `ok`, `warn` or `fail`, what was found, and how to mend it."""
+    """Result of one check: its name, `ok`, `warn` or `fail`, what was found, and the fix."""
 
     check: str
     status: str
@@ -35,13 +35,13 @@ class Check:
     fix: str = ""
 
     def to_json(self) -> dict[str, str]:
-        """Return the row as plain values."""
+        """Return the row as JSON values."""
         return asdict(self)
 
 
 def examine(data_dir: Path | None = None, ledger: str | None = None) -> list[Check]:
-    """Look at everything; a check that breaks down is a check that failed."""
-    looks: dict[str, Callable[[], Iterator[Check]]] = {
+    """Run all checks; one that raises has failed."""
+    checks: dict[str, Callable[[], Iterator[Check]]] = {
         "python": _python,
         "packages": _packages,
         "extras": _extras,
@@ -54,18 +54,18 @@ def examine(data_dir: Path | None = None, ledger: str | None = None) -> list[Che
         "clock": _clock,
     }
     if ledger is not None:
-        looks["ledger"] = lambda: _ledger(ledger)
-    found: list[Check] = []
-    for name, look in looks.items():
+        checks["ledger"] = lambda: _ledger(ledger)
+    results: list[Check] = []
+    for name, check in checks.items():
         try:
-            found += look()
+            results += check()
         except MotifairError as error:
-            what, fix = _parted(str(error))
-            found.append(Check(name, FAIL, what, fix))
-        except Exception as error:  # whatever is wrong here is what was to be found out
+            what, fix = _split_fix(str(error))
+            results.append(Check(name, FAIL, what, fix))
+        except Exception as error:  # any exception is a result, too
             fix = "Install motifair again; if that does not help, report this."
-            found.append(Check(name, FAIL, f"{type(error).__name__}: {error}", fix))
-    return found
+            results.append(Check(name, FAIL, f"{type(error).__name__}: {error}", fix))
+    return results
 
 
 def _python() -> Iterator[Check]:
@@ -76,14 +76,14 @@ def _python() -> Iterator[Check]:
 
 
 def _requirements() -> Iterator[tuple[str, str, str | None, bool]]:
-    """Return extra ("" for none), requirement, installed version, and whether it fits."""
+    """Yield extra ("" for none), requirement, installed version, and whether it satisfies it."""
     from packaging.requirements import Requirement
 
     for line in metadata.requires("motifair") or ():
         wanted = Requirement(line)
         extras = [e for e in _names_of_extras() if wanted.marker and _belongs(wanted.marker, e)]
         if wanted.name == "motifair" or (wanted.marker and not extras):
-            continue  # another extra, which has a row of its own; or not for this system
+            continue  # an extra of motifair itself, or not for this system
         try:
             there = metadata.version(wanted.name)
         except metadata.PackageNotFoundError:
@@ -103,7 +103,7 @@ def _belongs(marker: object, extra: str) -> bool:
 
 
 def _packages() -> Iterator[Check]:
-    """Compare what is installed with what is declared: a row for each misfit, or one for all."""
+    """Compare installed with required packages: a row for each mismatch, or one for all."""
     try:
         needed = [row[1:] for row in _requirements() if not row[0]]
     except metadata.PackageNotFoundError:
@@ -113,7 +113,7 @@ def _packages() -> Iterator[Check]:
         return
     for wanted, there, fits in needed:
         if not fits:
-            found = f"{wanted} is needed, {there or 'nothing'} is installed"
+            found = f"{wanted} is required, {there or 'nothing'} is installed"
             yield Check("packages", FAIL, found, f"pip install '{wanted}'")
     if all(fits for *_, fits in needed):
         versions = [f"{_name(wanted)} {there}" for wanted, there, _ in needed]
@@ -121,7 +121,7 @@ def _packages() -> Iterator[Check]:
 
 
 def _extras() -> Iterator[Check]:
-    """Say of each extra whether it is there; nobody needs all of them."""
+    """Check each extra; a missing one is no failure."""
     try:
         rows = list(_requirements())
     except metadata.PackageNotFoundError:
@@ -136,7 +136,9 @@ def _extras() -> Iterator[Check]:
         if old:
             yield Check(f"extra {extra}", WARN, f"needs {', '.join(old)}", fix)
         elif absent:
-            yield Check(f"extra {extra}", OK, f"not here: {', '.join(absent)}", f"If needed: {fix}")
+            yield Check(
+                f"extra {extra}", OK, f"not installed: {', '.join(absent)}", f"If needed: {fix}"
+            )
         else:
             versions = [f"{_name(wanted)} {there}" for wanted, there, _ in parts]
             yield Check(f"extra {extra}", OK, ", ".join(versions))
@@ -163,17 +165,17 @@ def _gpu() -> Iterator[Check]:
     if not torch.cuda.is_available():
         device = Path("/dev/nvidia0").exists()
         build = f"for CUDA {torch.version.cuda}" if torch.version.cuda else "without CUDA"
-        found = f"none that torch {torch.__version__} (built {build}) sees"
-        fix = "Install a torch built for the CUDA of the driver, as pytorch.org says."
-        said = f"{found}; trainings use the processor"
-        yield Check("gpu", WARN if device else OK, said, fix if device else "")
+        found = f"torch {torch.__version__} (built {build}) sees none"
+        fix = "Install a torch built for the driver's CUDA version, see pytorch.org."
+        found += "; training uses the processor"
+        yield Check("gpu", WARN if device else OK, found, fix if device else "")
         return
     for k in range(torch.cuda.device_count()):
         free, total = torch.cuda.mem_get_info(k)
         name = torch.cuda.get_device_name(k)
         found = f"{name}, {free / GIB:.0f} of {total / GIB:.0f} GiB free"
         busy = free < total / 10
-        fix = "Wait for who uses it, or use --device cpu." if busy else ""
+        fix = "Wait until it is free, or use --device cpu." if busy else ""
         yield Check("gpu", WARN if busy else OK, found, fix)
     try:
         yield Check("triton", OK, str(import_module("triton").__version__))
@@ -182,7 +184,7 @@ def _gpu() -> Iterator[Check]:
 
 
 def _kernels() -> Iterator[Check]:
-    """Compare compiled kernels with plain torch, on whole numbers: no device may round these."""
+    """Compare compiled kernels with plain torch, on whole numbers, which no device rounds."""
     import torch
 
     from motifair import kernels
@@ -204,11 +206,11 @@ def _kernels() -> Iterator[Check]:
         }
         wrong = [name for name, equal in right.items() if not equal]
         if wrong:
-            found = f"{', '.join(wrong)} on {device} not as plain torch computes"
+            found = f"{', '.join(wrong)} on {device} differ from plain torch"
             fix = "Install numba and triton again, and empty NUMBA_CACHE_DIR or __pycache__."
             yield Check("kernels", FAIL, found, fix)
         else:
-            yield Check("kernels", OK, f"{', '.join(right)} on {device} as plain torch computes")
+            yield Check("kernels", OK, f"{', '.join(right)} on {device} agree with plain torch")
 
 
 def _data(data_dir: Path | None) -> Iterator[Check]:
@@ -217,8 +219,8 @@ def _data(data_dir: Path | None) -> Iterator[Check]:
 
     folder = data_folder(data_dir)
     if folder is None:
-        fix = f"Name a folder with --data-dir or {DATA_VARIABLE} to have them at hand."
-        yield Check("data", OK, "no folder is named; datasets are downloaded when asked for", fix)
+        fix = f"To use local copies, name a folder with --data-dir or {DATA_VARIABLE}."
+        yield Check("data", OK, "no folder is set; datasets are downloaded on demand", fix)
         return
     read, broken = [], []
     for name in _datasets(folder):
@@ -228,7 +230,7 @@ def _data(data_dir: Path | None) -> Iterator[Check]:
                 load_tu(name, folder)
                 read.append(name)
         except MotifairError as error:
-            broken.append(Check(f"data {name}", FAIL, *_parted(str(error))))
+            broken.append(Check(f"data {name}", FAIL, *_split_fix(str(error))))
     if read or not broken:
         fix = "" if read else f"Put zips or folders in the TU format into {folder}."
         yield Check(
@@ -238,10 +240,10 @@ def _data(data_dir: Path | None) -> Iterator[Check]:
 
 
 def _datasets(folder: Path) -> list[str]:
-    found = [p.stem for p in folder.glob("*.zip")]
+    names = [p.stem for p in folder.glob("*.zip")]
     for pattern in ("*/*_A.txt", "*/raw/*_A.txt"):
-        found += [p.relative_to(folder).parts[0] for p in folder.glob(pattern)]
-    return sorted(set(found))
+        names += [p.relative_to(folder).parts[0] for p in folder.glob(pattern)]
+    return sorted(set(names))
 
 
 def _cache() -> Iterator[Check]:
@@ -254,19 +256,19 @@ def _cache() -> Iterator[Check]:
         yield Check("cache", OK, str(folder))
     except OSError as error:
         where = error.filename or "the cache folder"
-        fix = "Name a folder you may write with MOTIFAIR_CACHE."
+        fix = "Set MOTIFAIR_CACHE to a writable folder."
         yield Check("cache", FAIL, f"{where} cannot be written ({error.strerror})", fix)
 
 
 def _disk() -> Iterator[Check]:
     free = shutil.disk_usage(Path.cwd()).free
     status = FAIL if free < NO_DISK else WARN if free < LITTLE_DISK else OK
-    fix = "" if status == OK else "Make room, or give --out on another disk."
+    fix = "" if status == OK else "Free some space, or use --out on another disk."
     yield Check("disk", status, f"{free / GIB:.1f} GiB free in {Path.cwd()}", fix)
 
 
 def _clock() -> Iterator[Check]:
-    """See that the clock is not behind the files of motifair: certificates would not be valid."""
+    """Check that the clock is not behind motifair's files: certificates would be invalid."""
     behind = time.time() < Path(__file__).stat().st_mtime - 86400
     now = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     fix = "Set the clock: certificates of a federation depend on it." if behind else ""
@@ -275,7 +277,7 @@ def _clock() -> Iterator[Check]:
 
 
 def _ledger(where: str) -> Iterator[Check]:
-    """Open a ledger for reading, which compares its schema."""
+    """Open a ledger for reading, which checks its schema."""
     from motifair.consortium.store.ledger import open_ledger
 
     with open_ledger(where, write=False) as ledger:
@@ -284,14 +286,14 @@ def _ledger(where: str) -> Iterator[Check]:
     yield Check("ledger", OK, found)
 
 
-def _parted(sentence: str) -> tuple[str, str]:
-    """Part a sentence of ours into what is wrong and the fix it names.
+def _split_fix(sentence: str) -> tuple[str, str]:
+    """Split an error message into what is wrong and the fix.
 
-    >>> _parted("MOTIFAIR_DATA=x is not a folder; point it to an existing one.")
+    >>> _split_fix("MOTIFAIR_DATA=x is not a folder; point it to an existing one.")
     ('MOTIFAIR_DATA=x is not a folder', 'Point it to an existing one.')
     """
     for mark in ("; ", ". "):
-        what, found, fix = sentence.partition(mark)
-        if found:
+        what, separator, fix = sentence.partition(mark)
+        if separator:
             return what, fix[0].upper() + fix[1:]
     return sentence, "See there."

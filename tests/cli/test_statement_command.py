@@ -81,9 +81,11 @@ def test_a_simulated_run_in_every_format(simulated: Path, tmp_path: Path) -> Non
 
 def test_a_file_is_written_as_it_is_named_or_not_at_all(simulated: Path, tmp_path: Path) -> None:
     words = ("--run", simulated, "--agent", "agent-01", "--out")
-    assert "ends in .txt, .json, .html, .pdf." in refused(*words, tmp_path / "s.docx")
+    assert "unknown suffix .docx; use one of .txt, .json, .html, .pdf." in refused(
+        *words, tmp_path / "s.docx"
+    )
     told = refused(*words, tmp_path / "s.pdf", "--format", "text")
-    assert "s.pdf is named as pdf, but --format says text" in told
+    assert "s.pdf has the suffix of pdf, but --format says text" in told
     assert list(tmp_path.iterdir()) == []
 
 
@@ -130,7 +132,7 @@ def test_mistakes_end_in_a_sentence(
     assert "no format" in refused("--run", simulated, "--agent", "agent-00", "--format", "docx")
     assert "leave the name" in refused("--run", simulated, "--agent", "a", "--name", "x")
     assert "There is no run 'x'" in refused("--ledger", ledger, "--agent", "a", "--name", "x")
-    assert "no member in round 9" in refused(
+    assert "not a member in round 9" in refused(
         "--run", simulated, "--agent", "agent-00", "--round", 9
     )
     out = tmp_path / "no" / "file"
@@ -162,4 +164,4 @@ def test_a_ledger_that_was_changed_is_refused(tmp_path: Path) -> None:
     raw.execute("UPDATE lines SET payoff = payoff + 1 WHERE agent = 'bank-b'")
     raw.commit()
     raw.close()
-    assert "a ledger that fits" in refused("--ledger", other, "--agent", "bank-a")
+    assert "a verified ledger" in refused("--ledger", other, "--agent", "bank-a")

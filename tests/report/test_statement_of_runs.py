@@ -42,8 +42,8 @@ def assert_explained(entries: list[Entry]) -> None:
     found = all_of(entries)
     for s in found.values():
         for p in s.rounds:
-            assert p.origin is not None
-            assert abs(p.origin.adjustment) <= TINY, (s.agent, p.round)
+            assert p.value_parts is not None
+            assert abs(p.value_parts.adjustment) <= TINY, (s.agent, p.round)
             assert "does not follow" not in p.note
             assert sum(p.amounts.values()) == p.payoff
         assert s.totals["adjustment"] == 0
@@ -178,5 +178,5 @@ def test_members_who_come_and_go_are_explained(tmp_path: Path) -> None:
     assert [p.round for p in make_statement(entries, "bank-a").rounds] == [1, 2, 3]
     newcomer = make_statement(entries, "bank-d")
     assert [p.round for p in newcomer.rounds] == [3, 4]
-    assert newcomer.rounds[0].origin is not None
-    assert newcomer.rounds[0].origin.initial > 2 * 10**11  # of 1/4, after one round
+    assert newcomer.rounds[0].value_parts is not None
+    assert newcomer.rounds[0].value_parts.initial > 2 * 10**11  # of 1/4, after one round

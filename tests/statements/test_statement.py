@@ -17,8 +17,8 @@ from motifair.errors import MotifairError
 from motifair.mechanism.settlement import PICO
 from motifair.statements.accounts import Accounts
 from motifair.statements.entry import Entry
+from motifair.statements.explanations import without_password
 from motifair.statements.statement import PARTS, Statement, make_statement
-from motifair.statements.wording import without_password
 
 RANDOMS = st.integers(0, 2**32).map(Random)
 SIZES = {name: 10 + k for k, name in enumerate(POOL)}
@@ -57,8 +57,8 @@ def test_parts_add_up_to_the_payoff_to_the_unit_in_every_round_and_in_total(rand
             assert sum(p.amounts.values()) == p.payoff
             assert all(type(units) is int for units in p.amounts.values())
             assert set(p.amounts) <= set(PARTS)
-            if p.origin is not None:
-                parts = vars(p.origin).values()
+            if p.value_parts is not None:
+                parts = vars(p.value_parts).values()
                 assert sum(parts) == p.value
         assert sum(s.totals.values()) == s.payoff == sum(x.payoff for _, x in lines)
         assert sum(s.totals[part] for part in s.parts) == s.payoff
@@ -87,8 +87,8 @@ def test_every_amount_is_its_part_of_the_budget_and_rounding_is_small(random: Ra
                 for x in entry.lines
                 if x.value >= 0 and x.status == "present"
             )
-            assert p.origin is not None
-            for part, pico in {**vars(p.origin), "compensation": p.compensation}.items():
+            assert p.value_parts is not None
+            for part, pico in {**vars(p.value_parts), "compensation": p.compensation}.items():
                 due = Fraction(entry.budget * pico, gains)
                 assert abs(p.amounts[part] - due) <= Fraction(1, 2), (name, part)
             fines = sum(-x.payoff for x in entry.lines if x.payoff < 0)
@@ -107,8 +107,8 @@ def test_parts_of_the_value_are_those_of_a_naive_recursion(random: Random, low: 
     for name, s in statements(entries).items():
         for p in s.rounds:
             naive = states[rounds.index(entries[p.number])]
-            assert p.origin is not None
-            for found, part in zip(vars(p.origin).values(), naive.parts, strict=True):
+            assert p.value_parts is not None
+            for found, part in zip(vars(p.value_parts).values(), naive.parts, strict=True):
                 assert abs(found - part[name] * PICO) <= 1000, (name, p.round)
             assert "does not follow" not in p.note
 
@@ -121,7 +121,7 @@ def test_a_value_that_does_not_follow_from_what_is_recorded_is_told(random: Rand
     a, *rest = others[0].lines
     entry = books.settle([replace(a, value=a.value + 10**6), *rest])
     noted = make_statement([first, entry], a.agent).rounds[0].note
-    assert noted.endswith("the value does not follow from what is recorded: ask for an audit")
+    assert noted.endswith("the value does not follow from the recorded evidence: ask for an audit")
 
 
 def test_a_round_by_hand() -> None:
@@ -191,8 +191,8 @@ def test_who_pays_equally_and_methods_of_another_rule_are_not_taken_apart() -> N
     assert "paid the same" in s.sentences[0]
     s = make_statement(agreed(0.5, 0.3, 0.2, method="of-their-own"), NAMES[0])
     assert s.rounds[0].amounts["value"] == 5_000
-    assert s.rounds[0].origin is None
-    assert "a rule of its own" in s.sentences[0]
+    assert s.rounds[0].value_parts is None
+    assert "its own rule" in s.sentences[0]
     assert s.leaned_on == ()
 
 
@@ -204,7 +204,7 @@ def test_a_penalty_is_one_part_and_says_which_limit_kept_it_low() -> None:
     other: dict[str, object] = {"method": "of-their-own"}  # by which any value goes
     free = agreed(*values, **other, max_penalty=9_000, max_total_penalty=9_000)
     assert make_statement(free, NAMES[2]).rounds[0].note == ""
-    for caps, words in (((500, 9_000), "in a round"), ((9_000, 400), "in all")):
+    for caps, words in (((500, 9_000), "per round"), ((9_000, 400), "in total")):
         entries = agreed(*values, **other, max_penalty=caps[0], max_total_penalty=caps[1])
         p = make_statement(entries, NAMES[2]).rounds[0]
         assert p.amounts == {"penalty": -min(caps)}
@@ -232,7 +232,7 @@ def test_rounds_without_pay_say_why() -> None:
     assert [p.payoff > 0 for p in a.rounds] == [False, True, False]
     assert a.rounds[2].amounts == a.rounds[0].amounts == {}
     entries = agreed(-0.5, -0.5)
-    assert "nobody there could be paid" in make_statement(entries, NAMES[0]).rounds[0].note
+    assert "no present member could be paid" in make_statement(entries, NAMES[0]).rounds[0].note
 
 
 # What else stands in it
@@ -260,7 +260,7 @@ def test_without_numbers_of_graphs_there_is_no_shapley_payoff_and_a_sentence_say
     entries = agreed(0.5, 0.3, 0.2)
     s = make_statement(entries, NAMES[0])
     assert s.shapley is None
-    assert "not known here" in s.sentences[-1]
+    assert "unknown here" in s.sentences[-1]
     s = make_statement(entries, NAMES[0], graphs=dict.fromkeys(NAMES[:3], 7))
     assert s.shapley == s.equal == 3_334
     s = make_statement(entries, NAMES[0], graphs=dict.fromkeys(NAMES[:2], 7))
@@ -287,7 +287,7 @@ def test_one_round_alone_has_its_own_totals() -> None:
     s = make_statement(make_run(), NAMES[0])
     one = s.only(2)
     assert one.payoff == s.rounds[1].payoff == sum(one.totals.values())
-    with pytest.raises(MotifairError, match="no member in round 9; its rounds are from 1 to 6"):
+    with pytest.raises(MotifairError, match="not a member in round 9; its rounds are 1 to 6"):
         s.only(9)
 
 

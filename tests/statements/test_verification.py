@@ -17,7 +17,7 @@ from motifair.errors import MotifairError
 from motifair.statements.accounts import Accounts
 from motifair.statements.entry import Entry, Line
 from motifair.statements.verification import (
-    Finding,
+    Mismatch,
     Verdict,
     head_line,
     read_heads,
@@ -31,7 +31,7 @@ def verdict_of(place: str, heads: list[tuple[int, str]] | None = None, run: str 
         return verify_run(ledger, run, heads or ())
 
 
-def found(verdict: Verdict) -> Finding:
+def found(verdict: Verdict) -> Mismatch:
     assert verdict.finding is not None
     assert not verdict.fits
     return verdict.finding
@@ -136,7 +136,7 @@ def test_an_altered_line_of_the_last_entry_is_named(place: str) -> None:
     forge(place, "UPDATE lines SET kept = kept + 1 WHERE number = 6 AND agent = 'bank-d'")
     finding = found(verdict_of(place))
     assert (finding.number, finding.round, finding.agent) == (6, 6, "bank-d")
-    assert str(finding).startswith("entry 6, round 6, bank-d: the line is not the one that was")
+    assert str(finding).startswith("entry 6, round 6, bank-d: the line was changed")
 
 
 @pytest.mark.parametrize("number", [0, 1, 4])
@@ -146,14 +146,14 @@ def test_a_deleted_entry_is_named(place: str, number: int) -> None:
     finding = found(verdict_of(place))
     assert (finding.number, finding.what) == (
         number,
-        f"is missing; what follows is entry {number + 1}",
+        f"is missing; the next one is entry {number + 1}",
     )
 
 
 def test_a_deleted_line_is_named(place: str) -> None:
     write(place, make_run())
     forge(place, "DELETE FROM lines WHERE number = 5 AND agent = 'bank-a'")
-    assert found(verdict_of(place)) == Finding(5, 5, "bank-a", "the line is missing")
+    assert found(verdict_of(place)) == Mismatch(5, 5, "bank-a", "the line is missing")
 
 
 def test_an_added_line_is_named(place: str) -> None:
@@ -173,7 +173,7 @@ def test_a_line_of_a_stranger_is_named_however_well_it_is_forged() -> None:
     entries = present_run()
     stranger = replace(entries[5].lines[0], agent="bank-x")
     entries[5] = replace(entries[5], lines=(*entries[5].lines, stranger))
-    assert found(verify(rechained(entries))) == Finding(5, 5, "bank-x", "is not a member")
+    assert found(verify(rechained(entries))) == Mismatch(5, 5, "bank-x", "is not a member")
 
 
 def test_lines_whose_entry_was_deleted_are_named(place: str) -> None:
@@ -284,7 +284,7 @@ def test_a_chain_that_was_written_anew_by_the_rules_is_noticed_by_who_kept_a_hea
     assert verdict_of(place).fits
     finding = found(verdict_of(place, [(3, entries[3].hash)]))
     assert finding.number == 3
-    assert "a member kept another hash" in finding.what
+    assert "a member kept a different hash" in finding.what
 
 
 def test_a_signature_by_another_member_or_for_another_round_is_named() -> None:
@@ -400,7 +400,7 @@ def test_what_is_no_file_of_heads_is_said(tmp_path: Path, text: str) -> None:
     with pytest.raises(MotifairError, match=r"no file .*heads"):
         read_heads(tmp_path / "missing")
     (tmp_path / "heads").write_text(text)
-    with pytest.raises(MotifairError, match="is no file of heads"):
+    with pytest.raises(MotifairError, match="is not a file of heads"):
         read_heads(tmp_path / "heads")
 
 

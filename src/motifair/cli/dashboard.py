@@ -1,4 +1,4 @@
-"""`motifair dashboard`: a federation in a browser."""
+"""`motifair dashboard`: the web dashboard of a federation."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from motifair.errors import MotifairError
 
 
 def dashboard(
-    ledger: Annotated[str, typer.Option(help="File of SQLite, or URL of PostgreSQL.")],
+    ledger: Annotated[str, typer.Option(help="SQLite file, or PostgreSQL URL.")],
     runs: Annotated[
-        Path | None, typer.Option(help="The operator's folder: who is at work just now.")
+        Path | None, typer.Option(help="The operator's folder, for the live status of agents.")
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 for any free one.")] = 8080,
     token_file: Annotated[
-        Path | None, typer.Option(help="The operator's token; or name it in MOTIFAIR_TOKEN.")
+        Path | None, typer.Option(help="File with the operator's token; or set MOTIFAIR_TOKEN.")
     ] = None,
     agent_tokens: Annotated[
-        Path | None, typer.Option(help='TOML with a line agent = "token" for each agent.')
+        Path | None, typer.Option(help='TOML file with a line agent = "token" for each agent.')
     ] = None,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="A name that a proxy calls us by; repeatable.")
+        list[str] | None,
+        typer.Option(help="Host name that a proxy uses for this server; repeatable."),
     ] = None,
 ) -> None:
-    """Show runs, agents, payoffs and the ledger in a browser, live; it only reads."""
+    """Serve a read-only, live web page of runs, agents, payoffs and the ledger."""
     from motifair.consortium.dashboard.access import (
         Access,
         check_access,
@@ -46,6 +47,6 @@ def dashboard(
     check_access(access, host, names)
 
     def ready(address: str) -> None:
-        typer.echo(f"The dashboard is at {address}; Ctrl-C ends it.")
+        typer.echo(f"The dashboard is at {address}; Ctrl-C stops it.")
 
     serve(Feed(ledger, runs), access, host=host, port=port, names=names, ready=ready)

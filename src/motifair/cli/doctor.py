@@ -1,4 +1,4 @@
-"""`motifair doctor`: whether motifair can work here, and what to do where it cannot."""
+"""`motifair doctor`: check the installation, with a fix for each problem."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 def doctor(
     ledger: Annotated[
-        str | None, typer.Option(help="A ledger to reach: file of SQLite, or URL of PostgreSQL.")
+        str | None, typer.Option(help="Also check this ledger: SQLite file, or PostgreSQL URL.")
     ] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder with datasets.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
-    """Check Python, packages, processor, GPU, kernels, data, cache and ledger; say what to mend.
+    """Check Python, packages, processor, GPU, kernels, data, cache and ledger; say how to fix them.
 
-    Exit code 1 if something fails.
+    Exit code 1 if a check fails.
     """
     from motifair.doctor import FAIL, examine
 
-    found = examine(data_dir, ledger)
+    checks = examine(data_dir, ledger)
     if as_json:
-        typer.echo(json.dumps([check.to_json() for check in found], indent=2))
+        typer.echo(json.dumps([check.to_json() for check in checks], indent=2))
     else:
         table = Table(box=SIMPLE_HEAD)
         for name in ("check", "", "found", "fix"):
             table.add_column(name, overflow="fold")
-        for c in found:
+        for c in checks:
             table.add_row(
                 c.check, f"[{STYLES[c.status]}]{c.status}[/]", _plain(c.found), _plain(c.fix)
             )
         Console().print(table)
-    if any(check.status == FAIL for check in found):
+    if any(check.status == FAIL for check in checks):
         raise typer.Exit(1)
 
 
-def _plain(words: str) -> str:
-    """Keep rich from taking brackets for its own."""
+def _plain(text: str) -> str:
+    """Escape brackets, which rich would read as markup."""
     from rich.markup import escape
 
-    return escape(words)
+    return escape(text)

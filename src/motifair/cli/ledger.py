@@ -1,4 +1,4 @@
-"""`motifair ledger`: what was paid and why, and whether all of it fits."""
+"""`motifair ledger`: verify, read and export a ledger."""
 
 from __future__ import annotations
 
@@ -21,17 +21,15 @@ AMOUNTS = ("entry", "round", "present", "units", "earned", "penalties", "balance
 
 ledger_app = typer.Typer(no_args_is_help=True, help="Verify, read and export a ledger.")
 
-Where = Annotated[
-    str | None, typer.Option("--ledger", help="File of SQLite, or URL of PostgreSQL.")
-]
+Where = Annotated[str | None, typer.Option("--ledger", help="SQLite file, or PostgreSQL URL.")]
 Run = Annotated[
-    Path | None, typer.Option("--run", help="Folder of a run, with its ledger.sqlite in it.")
+    Path | None, typer.Option("--run", help="Folder of a run that holds ledger.sqlite.")
 ]
 Key = Annotated[
     Path | None,
     typer.Option(
         "--operator-key",
-        help="Public key by which entries must be signed: local/operator.pub of a kit.",
+        help="Public key that entries must be signed with: local/operator.pub of a kit.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
@@ -42,12 +40,12 @@ def verify(
     ledger: Where = None,
     run: Run = None,
     heads: Annotated[
-        Path | None, typer.Option(help="File of the heads that a member was sent and kept.")
+        Path | None, typer.Option(help="Member's file of heads, heads.jsonl of its state.")
     ] = None,
     operator_key: Key = None,
     as_json: Json = False,
 ) -> None:
-    """Compute chain, payoffs and signatures again; exit code 1 names the first row that differs."""
+    """Recompute chain, payoffs and signatures; exit code 1 names the first row that differs."""
     from motifair.statements.verification import read_heads, verify_run
 
     kept = None if heads is None else read_heads(heads)
@@ -55,7 +53,7 @@ def verify(
     with _open(ledger, run) as opened:
         names = sorted({*opened.runs(), *(kept or {})})
         if not names:
-            raise MotifairError(f"There is nothing in the ledger {opened.name} yet.")
+            raise MotifairError(f"The ledger {opened.name} has no entries yet.")
         verdicts = [
             verify_run(opened, name, None if kept is None else kept.get(name, ()), operator)
             for name in names
@@ -82,7 +80,7 @@ def export(
     run: Run = None,
     operator_key: Key = None,
 ) -> None:
-    """Write all rounds to a file for other programs."""
+    """Write all rounds to a CSV, JSON or Parquet file."""
     from motifair.consortium.store.export import export as write
 
     operator = read_operator(operator_key)
@@ -95,7 +93,7 @@ def export(
 def balance(
     ledger: Where = None, run: Run = None, operator_key: Key = None, as_json: Json = False
 ) -> None:
-    """Show what each member earned, what it paid in penalties, and what is left."""
+    """Show earnings, penalties and balance of each member."""
     from motifair.consortium.store.export import balance as balances
 
     operator = read_operator(operator_key)
@@ -110,14 +108,14 @@ def entries(ledger: Where = None, run: Run = None, as_json: Json = False) -> Non
 
     with _open(ledger, run) as opened:
         if as_json:
-            found = [e for name in opened.runs() for e in opened.entries(name)]
-            typer.echo(json.dumps(to_json(found), indent=2))
+            listed = [e for name in opened.runs() for e in opened.entries(name)]
+            typer.echo(json.dumps(to_json(listed), indent=2))
         else:
             _print(overview(opened), "Entries", as_json)
 
 
 def read_operator(path: Path | None) -> str:
-    """Read the key by which entries must be signed; '' where none was named."""
+    """Read the public key that entries must be signed with; '' if no file is given."""
     if path is None:
         return ""
     from motifair.statements.signatures import read_public

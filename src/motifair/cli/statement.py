@@ -1,4 +1,4 @@
-"""`motifair statement`: what an agent was paid, and why."""
+"""`motifair statement`: what an agent was paid and why."""
 
 from __future__ import annotations
 
@@ -21,44 +21,44 @@ SUFFIXES = {".txt": "text", ".json": "json", ".html": "html", ".pdf": "pdf"}
 
 
 def statement(
-    agent: Annotated[str, typer.Option(help="Whose statement.")],
+    agent: Annotated[str, typer.Option(help="Name of the agent.")],
     run: Annotated[
         Path | None, typer.Option(help="Folder of `motifair run --out`, or an operator's folder.")
     ] = None,
     ledger: Annotated[
         str | None,
-        typer.Option(help="A ledger alone: file of SQLite, or URL of PostgreSQL."),
+        typer.Option(help="A ledger without a folder: SQLite file, or PostgreSQL URL."),
     ] = None,
     name: Annotated[
-        str | None, typer.Option(help="Name of the run, where a ledger has several.")
+        str | None, typer.Option(help="Name of the run, if the ledger has several.")
     ] = None,
     operator_key: Key = None,
     split: Annotated[int, typer.Option(help="Split of a simulated run, from 0.")] = 0,
-    round_: Annotated[int | None, typer.Option("--round", help="One round alone.")] = None,
+    round_: Annotated[int | None, typer.Option("--round", help="Only this round.")] = None,
     format_: Annotated[
         str | None,
         typer.Option(
-            "--format", help="text, json, html or pdf; default as FILE is named, or text."
+            "--format", help="text, json, html or pdf; default by the suffix of FILE, or text."
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="File to write (.txt, .json, .html or .pdf); default the terminal.",
+            help="File to write (.txt, .json, .html or .pdf); default: the terminal.",
         ),
     ] = None,
 ) -> None:
-    """Say what an agent was paid, what each part of it comes from, and how to verify it."""
+    """Print what an agent was paid, why, and how to verify it."""
     from motifair.files import check_target, write_atomic
 
     kind = choose_format(format_, out)
     if kind == "pdf" and out is None and _is_terminal():
-        raise MotifairError("A PDF is not for the terminal; name a file with --out FILE.")
+        raise MotifairError("A PDF cannot be printed to the terminal; name a file with --out FILE.")
     if out is not None:
         check_target(out)
     made = _read(run, ledger, agent, name, split, read_operator(operator_key))
-    content = _written(made if round_ is None else made.only(round_), kind, out is None)
+    content = _render(made if round_ is None else made.only(round_), kind, out is None)
     if out is not None:
         write_atomic(out, content)
         typer.echo(f"Written to {out}")
@@ -67,7 +67,7 @@ def statement(
 
 
 def choose_format(asked: str | None, out: Path | None) -> str:
-    """Return the format that --format or the suffix of the file names; refuse two that differ.
+    """Return the format named by --format or by the suffix of the file; refuse a contradiction.
 
     >>> choose_format(None, None), choose_format(None, Path("s.pdf")), choose_format("html", None)
     ('text', 'pdf', 'html')
@@ -79,13 +79,12 @@ def choose_format(asked: str | None, out: Path | None) -> str:
     named = SUFFIXES.get(out.suffix.lower())
     if named is None:
         raise MotifairError(
-            f"{out} ends in {out.suffix}, which is no format of a statement; name a file that ends "
-            f"in {', '.join(SUFFIXES)}."
+            f"{out} has an unknown suffix {out.suffix}; use one of {', '.join(SUFFIXES)}."
         )
     if asked not in (None, named):
         raise MotifairError(
-            f"{out} is named as {named}, but --format says {asked}; leave --format out, or name "
-            "the file otherwise."
+            f"{out} has the suffix of {named}, but --format says {asked}; omit --format, or rename "
+            "the file."
         )
     return named
 
@@ -114,13 +113,13 @@ def _read(
         place, folder = ledger, None
     verdict = verify(entries, operator=operator)
     if not verdict.fits:
-        raise MotifairError(f"A statement needs a ledger that fits. {verdict}")
+        raise MotifairError(f"A statement needs a verified ledger. {verdict}")
     return make_statement(
         entries, agent, graphs=graphs, motifs=motifs, ledger=place, folder=folder, split=split
     )
 
 
-def _written(made: Statement, format_: str, terminal: bool) -> str | bytes:
+def _render(made: Statement, format_: str, terminal: bool) -> str | bytes:
     from motifair.report.statement import as_html, as_pdf, as_text
 
     if format_ == "json":

@@ -1,4 +1,4 @@
-"""An audit: every value, reward and payoff of a run computed again from the retained uploads."""
+"""Audit: recompute every value, reward and payoff of a run from the retained uploads."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from motifair.consortium.validation import Accepted
 from motifair.errors import MotifairError
 from motifair.statements.accounts import Accounts
 from motifair.statements.entry import AgreedTerms, Entry, Line
-from motifair.statements.verification import Finding, Verdict
+from motifair.statements.verification import Mismatch, Verdict
 
 
 def audit(terms: FederationTerms, folder: Path, entries: Sequence[Entry]) -> Verdict:
-    """Follow a run from its retained uploads in `folder`, and compare it with its ledger.
+    """Recompute a run from its retained uploads in `folder`, and compare it with its ledger.
 
-    The first entry that comes out otherwise is named, and the member whose line it is.
+    The verdict names the first entry that differs, and the member if it is a line.
     """
     if not entries:
         raise MotifairError("The ledger has no entry of this run; check its name.")
@@ -26,7 +26,7 @@ def audit(terms: FederationTerms, folder: Path, entries: Sequence[Entry]) -> Ver
     accounts, checkpoint = Accounts(run), None
     rounds = 0
     for entry in entries:
-        made = _again(terms, folder, entry, checkpoint, accounts)
+        made = _recompute(terms, folder, entry, checkpoint, accounts)
         if made.entry != entry:
             return Verdict(run, entry.number, rounds, accounts.head, _difference(entry, made.entry))
         accounts.add(entry)
@@ -34,14 +34,14 @@ def audit(terms: FederationTerms, folder: Path, entries: Sequence[Entry]) -> Ver
     return Verdict(run, len(entries), rounds, accounts.head)
 
 
-def _again(
+def _recompute(
     terms: FederationTerms,
     folder: Path,
     entry: Entry,
     checkpoint: Checkpoint | None,
     accounts: Accounts,
 ) -> Checkpoint:
-    """Make the checkpoint after an entry from the one before it."""
+    """Return the checkpoint after an entry, from the one before it."""
     if entry.kind == "terms":
         agreed = AgreedTerms.from_json(entry.terms)
         now = _as_agreed(terms, agreed)
@@ -54,17 +54,17 @@ def _again(
             return coordinator.open(joined, accounts)
         return coordinator.change(checkpoint, joined, accounts)
     if checkpoint is None:
-        raise MotifairError("The ledger does not begin with terms; verify it first.")
+        raise MotifairError("The ledger does not start with terms; verify it first.")
     coordinator = _coordinator(_as_agreed(terms, accounts.agreed), entry.run, accounts.agreed)
-    there = {x.agent: checkpoint.tasks[x.agent] for x in entry.lines if x.status == "present"}
-    accepted = _uploads(coordinator, folder, entry.round, there, checkpoint)
+    present = {x.agent: checkpoint.tasks[x.agent] for x in entry.lines if x.status == "present"}
+    accepted = _uploads(coordinator, folder, entry.round, present, checkpoint)
     rejected = {x.agent: x.reason for x in entry.lines if x.status == "rejected"}
     absent = {x.agent: x.reason for x in entry.lines if x.status == "absent"}
     return coordinator.next(checkpoint, accounts, accepted, rejected, absent)[0]
 
 
 def _as_agreed(terms: FederationTerms, agreed: AgreedTerms) -> FederationTerms:
-    """Return the terms with the members of that time."""
+    """Return the terms with the members and quorum of an entry with terms."""
     config = replace(terms.config, agents=len(agreed.members))
     members = tuple(sorted(agreed.members))
     return replace(terms, members=members, quorum=agreed.quorum, config=config)
@@ -87,7 +87,7 @@ def _uploads(
         path = folder / "uploads" / f"{round:06}" / f"{name}.bin"
         if not path.exists():
             raise MotifairError(
-                f"{path} is missing; an audit needs the uploads that retain_uploads keeps."
+                f"{path} is missing; an audit needs all uploads, which retain_uploads keeps."
             )
         sealed[name] = path.read_bytes()
     accepted, rejected = coordinator.collect(tasks, sealed, checkpoint.roster if checkpoint else ())
@@ -96,16 +96,16 @@ def _uploads(
     return accepted
 
 
-def _difference(entry: Entry, made: Entry) -> Finding:
+def _difference(entry: Entry, made: Entry) -> Mismatch:
     for line, again in zip(entry.lines, made.lines, strict=False):
         if line != again:
-            return Finding(entry.number, entry.round, line.agent, _words(line, again))
-    return Finding(entry.number, entry.round, "", "the entry comes out otherwise")
+            return Mismatch(entry.number, entry.round, line.agent, _first_difference(line, again))
+    return Mismatch(entry.number, entry.round, "", "the recomputed entry differs")
 
 
-def _words(line: Line, again: Line) -> str:
+def _first_difference(line: Line, again: Line) -> str:
     for name in vars(line):
         if name != "recorded" and getattr(line, name) != getattr(again, name):
-            found, recorded = getattr(again, name), getattr(line, name)
-            return f"{name} comes out as {found}, but {recorded} is recorded"
-    return "it comes out otherwise"
+            computed, recorded = getattr(again, name), getattr(line, name)
+            return f"{name} is {recorded}, but the uploads give {computed}"
+    return "the recomputed line differs"

@@ -1,4 +1,4 @@
-"""Runs between machines, as statements and reports read them."""
+"""Runs of a federation as sources of statements and reports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from motifair.statements.verification import Verdict, verify_run
 
 
 def read_deployed(folder: Path, run: str | None = None) -> Source:
-    """Read a run from an operator's folder; `run` must be named where there are several."""
+    """Read a run from an operator's folder; name the `run` if there are several."""
     operator = OperatorFolder(folder)
     entries, verdict = _read(operator.ledger, run)
     name = entries[0].run
@@ -39,7 +39,7 @@ def read_deployed(folder: Path, run: str | None = None) -> Source:
 
 
 def read_ledger(where: str, run: str | None = None) -> tuple[Entry, ...]:
-    """Read the entries of a run, which must be named where the ledger has several."""
+    """Read the entries of a run of a ledger; name the `run` if there are several."""
     return _read(where, run)[0]
 
 
@@ -47,7 +47,7 @@ def _read(where: str, run: str | None) -> tuple[tuple[Entry, ...], Verdict]:
     with open_ledger(where, write=False) as ledger:
         runs = ledger.runs()
         if not runs:
-            raise MotifairError(f"There is nothing in the ledger {ledger.name} yet.")
+            raise MotifairError(f"The ledger {ledger.name} has no entries yet.")
         if run is None and len(runs) != 1:
             raise MotifairError(
                 f"The ledger {ledger.name} has {len(runs)} runs ({', '.join(runs)}); name one."

@@ -1,4 +1,4 @@
-"""What was paid and why: entries in a hash chain, accounts, verification, statements.
+"""Payments and their reasons: ledger entries, accounts, verification, statements.
 
 Plain Python without a database.
 """

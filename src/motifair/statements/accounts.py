@@ -1,7 +1,7 @@
-"""Where a run stands after some entries, and what the next entry must be.
+"""Accounts of a run after some entries, and from them its next entry.
 
-The server makes its entries here, and who verifies a ledger makes them again from the recorded
-values and compares: there is one way to get from values to payoffs.
+The server makes its entries here, and verification makes them again from the recorded values and
+compares: there is one way from values to payoffs.
 """
 
 from __future__ import annotations
@@ -20,10 +20,17 @@ def _zeros() -> defaultdict[str, int]:
 
 @dataclass
 class Accounts:
-    """The books of one run: the terms in force and the sums that the next round depends on.
+    """Accounts of one run: the terms in force and the sums that the next round depends on.
 
-    `carried` is the budget of rounds that were not settled, `earned` and `fined` what each member
-    got and paid in all, `value_sum` and `present` its earlier values and how many they are.
+    `entries` and `round` count entries and rounds, `head` is the last hash. `carried` is the budget
+    of rounds that were not settled, `earned` and `fined` are the sums of positive payoffs and of
+    penalties by member, `value_sum` and `present` the sum and number of its earlier values.
+
+    >>> from motifair.statements.entry import AgreedTerms
+    >>> accounts = Accounts("run-1")
+    >>> accounts.add(accounts.agree(AgreedTerms({"a": ""}, 100, 2, "EUR", 0, 0, 5, 1, "motifair")))
+    >>> accounts.entries, accounts.round, accounts.agreed.currency
+    (1, 0, 'EUR')
     """
 
     run: str
@@ -39,7 +46,7 @@ class Accounts:
 
     @classmethod
     def of(cls, run: str, entries: Iterable[Entry]) -> Accounts:
-        """Keep the books over entries that are already there."""
+        """Return the accounts after existing entries."""
         accounts = cls(run)
         for entry in entries:
             accounts.add(entry)
@@ -47,23 +54,23 @@ class Accounts:
 
     @property
     def agreed(self) -> AgreedTerms:
-        """The terms in force."""
+        """The terms in force; raises ValueError before the first."""
         if self.terms is None:
             raise ValueError("there are no terms before the first round")
         return self.terms
 
     def agree(self, terms: AgreedTerms | str) -> Entry:
-        """Make the entry by which these terms come into force."""
+        """Return the entry that puts these terms into force; `add` it to proceed."""
         text = terms if isinstance(terms, str) else terms.to_json()
         return Entry(
             self.run, self.entries, "terms", self.round, False, 0, text, (), previous=self.head
         )
 
     def settle(self, lines: Iterable[Line]) -> Entry:
-        """Make the entry of the next round; compensations and payoffs of `lines` are filled in.
+        """Return the entry of the next round, with compensations and payoffs of `lines` filled in.
 
-        Below the quorum, and where nobody can be paid, the round is not settled. A compensation
-        stands only where it is paid: with a present member, in a settled round, paid by value.
+        A round below the quorum, or in which nobody can be paid, is not settled. A compensation is
+        recorded only where it is paid: for a present member, in a settled round, paid by value.
         """
         ordered = sorted(lines, key=lambda line: line.agent)
         budget = self.agreed.budget + self.carried
@@ -89,7 +96,7 @@ class Accounts:
         )
 
     def compensation(self, line: Line) -> int:
-        """Return μ_i of a member in this round, should it be settled."""
+        """Return μ_i of a member in this round, provided that the round is settled."""
         if line.status != "present" or self.agreed.pays != "value":
             return 0
         return compensation_of(line.value, self.value_sum[line.agent], self.present[line.agent])
@@ -98,27 +105,27 @@ class Accounts:
         self, lines: list[Line], bonus: dict[str, int], budget: int
     ) -> dict[str, int] | None:
         terms = self.agreed
-        there = {line.agent: line.status == "present" for line in lines}
-        if sum(there.values()) < terms.quorum:
+        is_present = {line.agent: line.status == "present" for line in lines}
+        if sum(is_present.values()) < terms.quorum:
             return None
         try:
             if terms.pays == "equal":
-                return apportion({name: int(present) for name, present in there.items()}, budget)
+                return apportion({name: int(here) for name, here in is_present.items()}, budget)
             return settle(
-                {x.agent: Share(x.value, bonus[x.agent], there[x.agent]) for x in lines},
+                {x.agent: Share(x.value, bonus[x.agent], is_present[x.agent]) for x in lines},
                 budget=budget,
                 max_penalty=terms.max_penalty,
-                liability={name: self.liability(name) for name in there},
+                liability={name: self.liability(name) for name in is_present},
             )
         except Unsettled:
             return None
 
     def liability(self, agent: str) -> int:
-        """Return how much a member can still be made to pay in all."""
+        """Return how much of its total penalty limit a member has left."""
         return max(self.agreed.max_total_penalty - self.fined[agent], 0)
 
     def add(self, entry: Entry) -> None:
-        """Take an entry into the books."""
+        """Update the accounts by an entry, which is not verified here."""
         self.entries, self.head, self.round = entry.number + 1, entry.hash, entry.round
         if entry.kind == "terms":
             self.terms = AgreedTerms.from_json(entry.terms)

@@ -1,9 +1,9 @@
-"""Where a member's value comes from, and how far the federation leaned on its updates.
+"""Attribution of a member's value to its parts, and its influence on the federation in a round.
 
-Given what it is divided by, E9 is linear: r_i^t = (kept·r_i^{t−1} + α1·x_i) / Z. So every part of a
-value (the equal share at the beginning, what alignment brought, what diversity brought) is carried
-from round to round like the value itself, and the parts can be found again from a ledger, which has
-the alignment and the diversity of everybody.
+Given its divisor, E9 is linear: r_i^t = (kept·r_i^{t−1} + α1·x_i) / Z. So every part of a value
+(initial equal share, contributions of alignment and of diversity) is carried from round to round
+like the value itself, and the parts can be recomputed from a ledger, which holds the alignment and
+the diversity of all members.
 """
 
 from __future__ import annotations
@@ -24,15 +24,19 @@ from motifair.methods.motifair import Motifair
 from motifair.methods.valuations import RunningValue
 from motifair.statements.entry import AgreedTerms, Entry, Line
 
-UNEXPLAINED = 1000  # of 1e-12: more than rounding leaves
+UNEXPLAINED = 1000  # in units of 1e-12: more than rounding can explain
 
 
 @dataclass(frozen=True)
-class Origin:
-    """A value by where it comes from, in units of 1e-12.
+class ValueParts:
+    """Parts that add up to a value, in units of 1e-12.
 
-    `adjustment` is evidence that was raised for all alike (`value.bounded`), and whatever else is
-    missing to the recorded value: its last digits, unless a value was not `explained`.
+    `initial` is what is left of the equal initial value. `adjustment` is evidence that was raised
+    equally for all members (`value.bounded`), and any remaining difference to the recorded value:
+    rounding, unless the value was not `explained`.
+
+    >>> ValueParts(initial=3, alignment=2).value
+    5
     """
 
     initial: int
@@ -42,52 +46,53 @@ class Origin:
 
     @property
     def value(self) -> int:
-        """The parts together."""
+        """The sum of the parts."""
         return self.initial + self.alignment + self.diversity + self.adjustment
 
-    def scaled(self, by: Fraction | float, *new: float) -> Origin:
-        """Carry each part on in the same proportion; alignment, diversity and adjustment may get
-        something new.
+    def scaled(self, by: Fraction | float, *new: float) -> ValueParts:
+        """Return all parts multiplied by `by`, with `new` amounts of alignment, diversity and
+        adjustment added, if given.
         """
         alignment, diversity, adjustment = new or (0, 0, 0)
-        return Origin(
+        return ValueParts(
             round(by * self.initial),
             round(by * self.alignment + alignment),
             round(by * self.diversity + diversity),
             round(by * self.adjustment + adjustment),
         )
 
-    def ending(self, value: int) -> Origin:
-        """Let the adjustment make the parts add up to a recorded value."""
+    def adjusted_to(self, value: int) -> ValueParts:
+        """Return the parts with an adjustment that makes them add up to a recorded value."""
         return replace(self, adjustment=self.adjustment + value - self.value)
 
 
 @dataclass(frozen=True)
-class Step:
-    """A round of a member: where its value comes from, its `lean`, and whether its value follows
-    from the recorded alignments and diversities, as far as is known.
+class RoundAttribution:
+    """One round of a member: the parts of its value, its `lean` (see `ValueAttribution`), and
+    whether its value follows from the recorded alignments and diversities, as far as is known.
     """
 
-    origin: Origin | None = None
+    value_parts: ValueParts | None = None
     lean: float | None = None
     explained: bool = True
 
 
-class Origins:
-    """Follows the value of one member through the entries of a run, in their order.
+class ValueAttribution:
+    """Attributes the value of one member, given the entries of a run in their order.
 
-    `origin` is None while it is no member, and where the method does not value agents by E9.
+    `graphs` maps members to their numbers of graphs, as far as known. `parts` is None while the
+    agent is not a member, and if the method does not value agents by E9.
     """
 
     def __init__(self, agent: str, graphs: Mapping[str, int]) -> None:
         self.agent, self.graphs = agent, graphs
         self.rule: Motifair | None = None
-        self.origin: Origin | None = None
+        self.parts: ValueParts | None = None
         self.values: dict[str, Fraction] = {}
         self.aligned: dict[str, int] = {}
 
-    def agree(self, terms: AgreedTerms) -> None:
-        """Go on under these terms: a newcomer begins with 1/N, who stays shares the rest."""
+    def set_terms(self, terms: AgreedTerms) -> None:
+        """Continue under these terms: new members start with 1/N, the others share the rest."""
         self.rule = valued_by(terms)
         if self.values.keys() == terms.members.keys():
             return
@@ -97,70 +102,70 @@ class Origins:
         rest = PICO - (len(terms.members) - len(stayed)) * equal
         by = rest / kept if kept > 0 else None
         if self.agent not in terms.members:
-            self.origin = None
-        elif self.origin is None or by is None:
-            self.origin = Origin(round(equal))
+            self.parts = None
+        elif self.parts is None or by is None:
+            self.parts = ValueParts(round(equal))
         else:
-            self.origin = self.origin.scaled(by)
+            self.parts = self.parts.scaled(by)
         self.values = {
             n: stayed[n] * by if n in stayed and by is not None else equal for n in terms.members
         }
         self.aligned = {n: a for n, a in self.aligned.items() if n in stayed}
 
-    def follow(self, entry: Entry) -> Step:
-        """Take a round."""
-        told = [x for x in entry.lines if x.alignment is not None and x.diversity is not None]
-        place = next((k for k, x in enumerate(told) if x.agent == self.agent), None)
+    def add_round(self, entry: Entry) -> RoundAttribution:
+        """Attribute the value after a round."""
+        reported = [x for x in entry.lines if x.alignment is not None and x.diversity is not None]
+        place = next((k for k, x in enumerate(reported) if x.agent == self.agent), None)
         lean = None
         if self.rule is not None and place is not None:
-            lean = self._lean(self.rule, told, place)
-            self.origin = self._moved(self.rule, told, place)
+            lean = self._lean(self.rule, reported, place)
+            self.parts = self._updated(self.rule, reported, place)
         self.values = {x.agent: Fraction(x.value) for x in entry.lines}
-        self.aligned |= {x.agent: x.alignment for x in told if x.alignment is not None}
-        if self.origin is None or self.agent not in self.values:
-            return Step()
-        value, due = int(self.values[self.agent]), self.origin.value
-        self.origin = self.origin.ending(value)
+        self.aligned |= {x.agent: x.alignment for x in reported if x.alignment is not None}
+        if self.parts is None or self.agent not in self.values:
+            return RoundAttribution()
+        value, due = int(self.values[self.agent]), self.parts.value
+        self.parts = self.parts.adjusted_to(value)
         if self.rule is None:
-            return Step()
-        return Step(self.origin, lean, explained=abs(value - due) <= UNEXPLAINED)
+            return RoundAttribution()
+        return RoundAttribution(self.parts, lean, explained=abs(value - due) <= UNEXPLAINED)
 
-    def _moved(self, rule: Motifair, told: Sequence[Line], place: int) -> Origin:
-        """E9 on the parts: those who told something share what the values of the others leave."""
-        assert self.origin is not None
+    def _updated(self, rule: Motifair, reported: Sequence[Line], place: int) -> ValueParts:
+        """Apply E9 to the parts: members with evidence share what the others' values leave."""
+        assert self.parts is not None
         c = rule.config
-        phi, d = _column(told, "alignment"), _column(told, "diversity")
+        phi, d = _column(reported, "alignment"), _column(reported, "diversity")
         x = EVIDENCE[c.evidence](phi, d, c.diversity_weight)
         aligned = EVIDENCE[c.evidence](phi, d, 0.0)
         kept = 1.0 if c.value_update == "additive" else 1.0 - c.value_rate
         raised = bounded(x) if c.value_guard else x
         total = kept + c.value_rate * float(raised.sum())
-        rest = float(sum(self.values[line.agent] for line in told))
+        rest = float(sum(self.values[line.agent] for line in reported))
         if rest <= 0 or abs(total) < 1e-12:
-            return self.origin
+            return self.parts
         gain = c.value_rate * rest / total
         new = (aligned[place], (x - aligned)[place], (raised - x)[place])
-        return self.origin.scaled(kept / total, *(gain * float(part) for part in new))
+        return self.parts.scaled(kept / total, *(gain * float(part) for part in new))
 
-    def _lean(self, rule: Motifair, told: Sequence[Line], place: int) -> float | None:
-        """Return a member's part in what moved the federation where the members wanted it.
+    def _lean(self, rule: Motifair, reported: Sequence[Line], place: int) -> float | None:
+        """Return the member's share of the aligned part of the aggregated update.
 
-        That is a_i·max(φ_i, 0) over its sum: a_i weighs its update in the sum of all, φ_i is the
-        alignment of this round alone, which the running mean hides.
+        That is a_i·max(φ_i, 0) over its sum: a_i is the weight of its update, φ_i the alignment of
+        this round alone, recovered from the running mean.
         """
         rate = rule.config.alignment_rate
-        phi = _column(told, "alignment")
+        phi = _column(reported, "alignment")
         before = torch.tensor(
-            [self.aligned.get(x.agent, torch.nan) for x in told], dtype=torch.float64
+            [self.aligned.get(x.agent, torch.nan) for x in reported], dtype=torch.float64
         )
         alone = (phi - (1 - rate) * before / PICO) / rate
-        moved = self._weights(rule, told) * torch.where(before.isnan(), phi, alone).clamp(min=0)
+        moved = self._weights(rule, reported) * torch.where(before.isnan(), phi, alone).clamp(min=0)
         total = float(moved.sum())
         return float(moved[place]) / total if total > 0 else None
 
-    def _weights(self, rule: Motifair, told: Sequence[Line]) -> Tensor:
-        """Weigh updates as the method does; by value where nobody knows the numbers of graphs."""
-        names = [x.agent for x in told]
+    def _weights(self, rule: Motifair, reported: Sequence[Line]) -> Tensor:
+        """Return the weights of updates; by value where numbers of graphs are unknown."""
+        names = [x.agent for x in reported]
         value = torch.tensor([float(self.values[n]) for n in names], dtype=torch.float64)
         by = rule.config.aggregation if type(rule).weigh is Motifair.weigh else "size"
         if by == "value" or not all(n in self.graphs for n in names):
@@ -172,7 +177,7 @@ class Origins:
 def valued_by(terms: AgreedTerms) -> Motifair | None:
     """Return the method of these terms, if it values agents by E9."""
     try:
-        # Terms older than the option do not name the guard of E9: it was always on.
+        # Terms of 0.1 do not name the guard of E9: it was always on.
         config = make_config({"value_guard": True, **terms.config, "method": terms.method})
         method = make_method(config)
     except MotifairError:  # a method or an option that is not installed here

@@ -1,6 +1,6 @@
-"""What stands in a ledger: entries in a hash chain, each with one line for each member.
+"""Entries of a ledger: a hash chain of terms and rounds, a round with one line for each member.
 
-There is no clock in an entry: the same uploads give the same bytes on every machine.
+An entry has no timestamp: the same uploads give the same bytes on every machine.
 """
 
 from __future__ import annotations
@@ -23,16 +23,22 @@ PAYS = ("value", "equal")
 EXACT = Context(prec=60)  # digits of the longest amount
 LARGEST = 2**63 - 1
 LONGEST_REASON = 300
-BESIDE = ("recorded", "signature")  # of an entry: what is stored with it and not hashed
+NOT_HASHED = ("recorded", "signature")  # fields of an entry that are stored with it
 
 
 @dataclass(frozen=True)
 class AgreedTerms:
-    """What the members agreed on: money in whole units of a currency with so many `digits`.
+    """The terms of a run, as its ledger holds them.
 
-    `members` has the public key (PEM) of each, or '' where uploads are not signed. `budget` is for
-    one round. `pays` says how: by value (E5), or the same for everyone present. `operator` is the
-    public key (PEM) by which entries are signed, '' in simulations and in ledgers of motifair 0.1.
+    Amounts (`budget`, for one round, `max_penalty`, `max_total_penalty`) are whole numbers of the
+    smallest unit of `currency`, which has `digits` decimal places. `members` maps each member to
+    its public key (PEM), '' where uploads are not signed. `pays` is `value` (E5) or `equal`, the
+    same for everyone present. `operator` is the public key (PEM) that entries are signed with, ''
+    in simulations and in ledgers of motifair 0.1.
+
+    >>> terms = AgreedTerms({"a": "", "b": ""}, 10_000, 2, "EUR", 0, 0, 5, 2, "motifair")
+    >>> AgreedTerms.from_json(terms.to_json()) == terms
+    True
     """
 
     members: dict[str, str]
@@ -49,7 +55,7 @@ class AgreedTerms:
     operator: str = ""
 
     def to_json(self) -> str:
-        """Return the text that an entry holds."""
+        """Return the canonical JSON that an entry holds."""
         content = asdict(self)
         if not self.operator:
             del content["operator"]
@@ -57,7 +63,7 @@ class AgreedTerms:
 
     @classmethod
     def from_json(cls, text: str) -> AgreedTerms:
-        """Read the text of an entry; what cannot be terms is a ValueError that says why."""
+        """Read the JSON of an entry; raise ValueError with the reason if it is invalid."""
         try:
             content = {"operator": ""} | json.loads(text)
             terms = cls(**{f.name: content[f.name] for f in fields(cls)})
@@ -68,14 +74,14 @@ class AgreedTerms:
         return terms
 
     def flaws(self) -> Iterator[str]:
-        """Say what makes no sense in them."""
+        """Yield a sentence for each invalid value."""
         members = self.members if isinstance(self.members, dict) else {}
         texts = (self.currency, self.method, self.operator, *members, *members.values())
         if not members or not all(isinstance(text, str) for text in texts):
             yield "the terms need members with their keys, a currency and a method"
         for name in ("budget", "digits", "max_penalty", "max_total_penalty", "rounds", "quorum"):
             if not _is_count(getattr(self, name)):
-                yield f"{name} of the terms is not a whole number from 0 on"
+                yield f"{name} of the terms is not a whole number of at least 0"
         if self.pays not in PAYS:
             yield f"pays of the terms is neither {' nor '.join(PAYS)}"
 
@@ -85,9 +91,10 @@ class Line:
     """One member in one round.
 
     Value, alignment, diversity and compensation are in units of 1e-12, the payoff in units of
-    money. Alignment and diversity are None where the method has none. `upload` is the SHA-256 of
-    what the member sent, `signature` its signature of that; both in hex, '' where there is none.
-    `recorded` is the hash that a store has beside the line, None outside of one.
+    money. Alignment and diversity are None if the method computes none. `kept` is the number of
+    components in its reward. `upload` is the SHA-256 of the upload, `signature` the member's
+    signature of it; both in hex, '' if there is none. `recorded` is the hash stored with the line
+    in a database, None elsewhere.
     """
 
     agent: str
@@ -104,7 +111,7 @@ class Line:
     recorded: str | None = field(default=None, compare=False)
 
     def flaws(self) -> Iterator[str]:
-        """Say what cannot be in a line."""
+        """Yield a sentence for each invalid value."""
         if self.status not in STATUSES:
             yield f"the status is none of {', '.join(STATUSES)}"
         if self.status == "present" and self.reason:
@@ -125,12 +132,13 @@ class Line:
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of a run: the terms from now on, or a round with one line for each member.
+    """One entry of a run: new terms, or a round with one line for each member.
 
-    Entries are numbered from 0, rounds from 1. `round` of terms is the number of rounds done
-    before them. `budget` is what was there to pay out in the round, with what was carried over from
-    rounds that could not be settled. `recorded` is the hash that a store has
-    beside the entry, None outside of one; `signature` the operator's signature of the hash, in hex.
+    Entries are numbered from 0, rounds from 1; `round` of an entry with terms is the number of
+    rounds before it. `budget` is the amount available in the round, including what was carried
+    over from rounds that were not settled. `terms` is the JSON of an `AgreedTerms`, '' in rounds.
+    `previous` is the hash of the entry before. `recorded` is the hash stored with the entry in a
+    database, None elsewhere; `signature` is the operator's signature of the hash, in hex.
     """
 
     run: str
@@ -147,7 +155,7 @@ class Entry:
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 of everything in the entry, the hash of the one before it included."""
+        """SHA-256 of the whole entry, including the hash of the entry before it."""
         return _digest(self._content())
 
     def signed(self, sign: Callable[[bytes], bytes]) -> Entry:
@@ -155,11 +163,11 @@ class Entry:
         return replace(self, signature=sign(self.hash.encode()).hex())
 
     def line_hash(self, line: Line) -> str:
-        """SHA-256 of one line in its place: tells which line of an entry was changed."""
+        """SHA-256 of a line with run and entry number: shows which line of an entry was changed."""
         return _digest({"run": self.run, "number": self.number, "line": _plain(line)})
 
     def to_json(self) -> str:
-        """Return the entry as text, always the same for the same entry."""
+        """Return the canonical JSON of the entry, which is what is hashed."""
         return canonical(self._content())
 
     @classmethod
@@ -169,17 +177,17 @@ class Entry:
         return cls(**(content | {"lines": tuple(Line(**line) for line in content["lines"])}))
 
     def flaws(self) -> Iterator[tuple[str, str]]:
-        """Say of which agent ('' for the entry itself) what cannot be in an entry."""
+        """Yield (agent, sentence) for each invalid value; agent is '' for the entry itself."""
         if self.kind not in KINDS:
             yield "", f"the kind is neither {' nor '.join(KINDS)}"
         for name in ("number", "round", "budget"):
             if not _is_count(getattr(self, name)):
-                yield "", f"{name} is not a whole number from 0 on"
+                yield "", f"{name} is not a whole number of at least 0"
         if self.settled not in (False, True):
             yield "", "settled is neither 0 nor 1"
         agents = [line.agent for line in self.lines]
         if agents != sorted(set(agents)):
-            yield "", "the lines are not in the order of the agents, one for each"
+            yield "", "the lines are not sorted by agent, one for each"
         if self.kind == "terms" and (self.lines or self.settled or self.budget):
             yield "", "an entry with terms has no lines and pays nothing"
         if self.kind == "round" and self.terms:
@@ -190,12 +198,12 @@ class Entry:
             yield from ((line.agent, flaw) for flaw in line.flaws())
 
     def _content(self) -> dict[str, Any]:
-        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in BESIDE}
+        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in NOT_HASHED}
         return plain | {"lines": [_plain(line) for line in self.lines]}
 
 
 def clean_reason(text: str) -> str:
-    """Make a reason out of any text: one printable line of at most 300 characters.
+    """Return a text as one printable line of at most 300 characters.
 
     >>> clean_reason("no answer\\n in 60 s\\x00")
     'no answer in 60 s'
@@ -205,7 +213,7 @@ def clean_reason(text: str) -> str:
 
 
 def canonical(content: Any) -> str:
-    """Write JSON in the one form that is hashed: keys sorted, no spaces, ASCII.
+    """Return JSON in the form that is hashed: keys sorted, no spaces, ASCII.
 
     >>> canonical({"b": 1, "a": "ü"})
     '{"a":"\\\\u00fc","b":1}'
@@ -230,7 +238,7 @@ def _is_count(number: Any) -> bool:
 
 
 def decimal(units: int, digits: int) -> str:
-    """Write whole units as a number with so many decimal places.
+    """Return whole units as a decimal with `digits` decimal places.
 
     >>> decimal(-5, 2), decimal(0, 12), decimal(7, 0)
     ('-0.05', '0.000000000000', '7')

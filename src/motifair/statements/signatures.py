@@ -1,6 +1,6 @@
-"""Signatures of uploads and entries: RSA with SHA-256, checked by public keys in the terms.
+"""Signatures of uploads and entries: RSA with SHA-256, verified with the public keys in the terms.
 
-Apart from the rest of the ledger because it needs `cryptography`, which simulations do without.
+A module of its own because it needs `cryptography`, which simulations do not.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ except ModuleNotFoundError as error:
 
 
 def is_signed(key: str, signature: str, message: bytes) -> bool:
-    """Tell whether a signature (hex) of a message is by the holder of a public key (PEM)."""
+    """Return whether a signature (hex) of a message verifies with a public key (PEM)."""
     try:
         _key(key).verify(bytes.fromhex(signature), message, PKCS1v15(), SHA256())
     except (InvalidSignature, ValueError):
@@ -35,7 +35,7 @@ def is_signed(key: str, signature: str, message: bytes) -> bool:
 
 
 def is_key(pem: str) -> bool:
-    """Tell whether a text is a public RSA key (PEM)."""
+    """Return whether a text is a public RSA key (PEM)."""
     try:
         return bool(_key(pem))
     except ValueError:
@@ -43,18 +43,18 @@ def is_key(pem: str) -> bool:
 
 
 def public_text(key: RSAPrivateKey | RSAPublicKey) -> str:
-    """Return the public key as text (PEM)."""
+    """Return the public key as PEM."""
     public = key.public_key() if isinstance(key, RSAPrivateKey) else key
     return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
 
 def read_public(path: Path) -> str:
-    """Read an operator's public key as the terms hold it."""
+    """Read an operator's public key from a file, as PEM in the form of the terms."""
     try:
         return public_text(_key(path.read_text()))
     except (OSError, ValueError) as error:
         raise MotifairError(
-            f"{path} is no public key of an operator; take local/operator.pub of a member's kit."
+            f"{path} is not a public key of an operator; use local/operator.pub of a member's kit."
         ) from error
 
 

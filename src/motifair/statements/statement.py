@@ -1,7 +1,7 @@
-"""What a member was paid and why, round by round and in total, from the entries of a ledger.
+"""Statements: what a member was paid and why, by round and in total, from the entries of a ledger.
 
-Amounts are whole units of money: each part of a payoff is rounded by itself, and `rounding` is what
-is missing to the payoff, so that they always add up to it.
+Amounts are whole units of money. Each part of a payoff is rounded separately, and the part
+`rounding` is the difference, so that the parts always add up to the payoff.
 """
 
 from __future__ import annotations
@@ -17,37 +17,38 @@ from motifair.errors import MotifairError
 from motifair.mechanism.payoff import shapley_payoff
 from motifair.mechanism.settlement import Share, apportion, to_pico
 from motifair.statements.accounts import Accounts
-from motifair.statements.attribution import Origin, Origins, valued_by
+from motifair.statements.attribution import ValueAttribution, ValueParts, valued_by
 from motifair.statements.entry import AgreedTerms, Entry, Line, decimal
-from motifair.statements.wording import how_paid, how_to_repeat, how_to_verify, what_is_unknown
+from motifair.statements.explanations import how_paid, how_to_repeat, how_to_verify, what_is_unknown
 
 PARTS = {
-    "initial": "what is left of the equal value that all members begin with",
-    "alignment": "how well its updates went where the members' data point",
+    "initial": "what is left of the equal initial value",
+    "alignment": "agreement of its updates with the members' data",
     "diversity": "the variety of motifs in its graphs",
-    "adjustment": "evidence that was raised for all alike, and what else is missing to the value",
+    "adjustment": "evidence that was raised equally for all, and the rest of the value",
     "value": "its value, by the rule of the method",
-    "equal": "the same for everybody who was there",
-    "compensation": "for late contribution: a value above its own earlier mean",
-    "redistribution": "penalties that others paid, shared out in the same proportions",
+    "equal": "the same for all members present",
+    "compensation": "for a late contribution: a value above its own earlier mean",
+    "redistribution": "penalties paid by others, distributed in the same proportions",
     "penalty": "for a negative value: its updates harmed the others",
-    "rounding": "each amount is rounded by itself; this makes them add up to the payoff",
+    "rounding": "amounts are rounded separately; this makes them add up to the payoff",
 }
-LEANED = 5
+MOST_LEANED_ON = 5  # rounds
 LEANED_ON = (
-    "Its part in what moved the federation where the members' data point: the weight of its update "
-    "in the sum of all, times the alignment of that update where it is positive, over the same of "
-    "all members."
+    "Its share of the aligned part of the aggregated update: the weight of its update times the "
+    "alignment of that update where it is positive, divided by the sum of this over all members."
 )
 
 
 @dataclass(frozen=True)
 class Payment:
-    """One round: what was paid, by part, in units of money; and what another rule would have paid.
+    """One round of a statement: the payoff by part, and what other rules would have paid.
 
-    `amounts` add up to `payoff`. Value, compensation and the parts of the value (`origin`, None
-    where they are not known) are in units of 1e-12. `lean` is the member's part in what moved the
-    federation; `note` says what is unusual. `hash` is that of the ledger's entry `number`.
+    `amounts` maps parts (`PARTS`) to units of money; they add up to `payoff`. `value`,
+    `compensation` and `value_parts` (None if unknown) are in units of 1e-12. `equal` and `shapley`
+    (None if numbers of graphs are unknown) are the payoffs under these rules. `lean` is the
+    member's share of the aligned part of the aggregated update. `note` says what is unusual about
+    the round. `hash` is that of entry `number` of the ledger.
     """
 
     round: int
@@ -57,7 +58,7 @@ class Payment:
     status: str
     note: str
     value: int
-    origin: Origin | None
+    value_parts: ValueParts | None
     compensation: int
     amounts: Mapping[str, int]
     payoff: int
@@ -68,7 +69,7 @@ class Payment:
 
 @dataclass(frozen=True)
 class Motif:
-    """A motif that the member brings: how many others have it, and whether it counts."""
+    """A motif of the member, the number of other members that have it, and whether it counts."""
 
     key: str
     others: int
@@ -77,10 +78,11 @@ class Motif:
 
 @dataclass(frozen=True)
 class Statement:
-    """What a member was paid and why.
+    """What a member was paid and why; made by `make_statement`.
 
-    `rounds` are those in which it was a member. `motifs` is None where they are not known.
-    `sentences` say how it was paid, `verification` has commands and what each of them does.
+    `rounds` are those in which the agent was a member. `entries` and `head` are the length and the
+    last hash of the ledger. `motifs` is None if unknown. `sentences` explain how it was paid,
+    `verification` has pairs of a command and what it does.
     """
 
     run: str
@@ -97,54 +99,54 @@ class Statement:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The parts that are not zero in every round, in the order of `PARTS`."""
-        there = {name for p in self.rounds for name, units in p.amounts.items() if units}
-        return tuple(name for name in PARTS if name in there)
+        """The parts that are not zero in some round, in the order of `PARTS`."""
+        used = {name for p in self.rounds for name, units in p.amounts.items() if units}
+        return tuple(name for name in PARTS if name in used)
 
     @property
     def totals(self) -> dict[str, int]:
-        """Each part over all rounds: the sum of what stands in its column."""
+        """The sum of each part over all rounds, in units of money."""
         return {name: sum(p.amounts.get(name, 0) for p in self.rounds) for name in PARTS}
 
     @property
     def payoff(self) -> int:
-        """What it was paid in all."""
+        """The total payoff, in units of money."""
         return sum(p.payoff for p in self.rounds)
 
     @property
     def equal(self) -> int:
-        """What it would have been paid, had all who were there got the same."""
+        """The total payoff if all present members had been paid the same."""
         return sum(p.equal for p in self.rounds)
 
     @property
     def shapley(self) -> int | None:
-        """What it would have been paid by data size; None where sizes are not known."""
-        found = [p.shapley for p in self.rounds if p.shapley is not None]
-        return sum(found) if len(found) == len(self.rounds) else None
+        """The total payoff by the Shapley value of data sizes; None if sizes are unknown."""
+        known = [p.shapley for p in self.rounds if p.shapley is not None]
+        return sum(known) if len(known) == len(self.rounds) else None
 
     @property
     def leaned_on(self) -> tuple[Payment, ...]:
-        """The rounds in which the federation leaned on its update most."""
-        found = [p for p in self.rounds if p.lean]
-        return tuple(sorted(found, key=lambda p: (-(p.lean or 0), p.round))[:LEANED])
+        """The rounds with the largest `lean`, largest first."""
+        leaned = [p for p in self.rounds if p.lean]
+        return tuple(sorted(leaned, key=lambda p: (-(p.lean or 0), p.round))[:MOST_LEANED_ON])
 
     def money(self, units: int | None) -> str:
-        """Write an amount."""
+        """Return an amount as a decimal; '' for None."""
         return "" if units is None else decimal(units, self.digits)
 
     def only(self, round: int) -> Statement:
-        """Return the statement of one round."""
-        found = tuple(p for p in self.rounds if p.round == round)
-        if not found:
+        """Return the statement restricted to one round; raise MotifairError if it has no such."""
+        chosen = tuple(p for p in self.rounds if p.round == round)
+        if not chosen:
             numbers = [p.round for p in self.rounds] or [0]
             raise MotifairError(
-                f"{self.agent} was no member in round {round}; its rounds are from {min(numbers)} "
-                f"to {max(numbers)}."
+                f"{self.agent} was not a member in round {round}; its rounds are {min(numbers)} to "
+                f"{max(numbers)}."
             )
-        return replace(self, rounds=found)
+        return replace(self, rounds=chosen)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values; amounts and values are exact decimals, as text."""
+        """Return the statement as JSON values; amounts and values are exact decimals, as text."""
         names = self.parts
         shapley = self.shapley
         return {
@@ -171,7 +173,7 @@ class Statement:
         }
 
     def _payment_json(self, p: Payment, names: Sequence[str]) -> dict[str, Any]:
-        value_parts = {} if p.origin is None else asdict(p.origin)
+        value_parts = {} if p.value_parts is None else asdict(p.value_parts)
         return {
             "round": p.round,
             "entry": p.number,
@@ -202,11 +204,32 @@ def make_statement(
     folder: str | None = None,
     split: int = 0,
 ) -> Statement:
-    """Make the statement of a member from the entries of one run, the first of which are terms.
+    """Make the statement of a member from the entries of one run.
 
-    `graphs` is how many graphs each member trains on, `motifs` has the keys of its motifs; both may
-    be empty. `ledger` (a file, or a URL, whose password is left out), the `folder` of the run or
-    the operator, and the `split` of a simulation are for the commands by which a reader verifies.
+    Args:
+        entries: All entries in their order, from `Ledger.entries`, `Accounts` or a simulation; the
+            first holds terms. They are not verified here, see `verification.verify`.
+        agent: Name of the member.
+        graphs: Number of training graphs by member, as far as known.
+        motifs: Keys of the motifs by member, as far as known.
+        ledger, folder, split: File or URL of the ledger (its password is left out), folder of the
+            run or the operator, and split of a simulation, as shown in `verification`.
+
+    Returns:
+        The `Statement`. Raises MotifairError if the agent is not a member or payoffs do not follow
+        from the recorded values.
+
+    Example:
+        >>> from motifair.statements.entry import AgreedTerms, Line
+        >>> accounts = Accounts("run-1")
+        >>> terms = accounts.agree(
+        ...     AgreedTerms({"a": "", "b": ""}, 100, 2, "EUR", 0, 0, 5, 1, "fedavg", pays="equal")
+        ... )
+        >>> accounts.add(terms)
+        >>> lines = [Line(n, "present", "", 0, None, None, 0, 0, 0, "", "") for n in "ab"]
+        >>> statement = make_statement([terms, accounts.settle(lines)], "a")
+        >>> statement.money(statement.payoff), statement.parts
+        ('0.50', ('equal',))
     """
     agreed = _agreed(entries)
     known = sorted({name for terms in agreed for name in terms.members})
@@ -235,29 +258,29 @@ def make_statement(
 
 
 def _agreed(entries: Sequence[Entry]) -> list[AgreedTerms]:
-    """Read all terms of a run; it begins with some."""
+    """Read all terms of a run, which must start with some."""
     try:
-        found = [AgreedTerms.from_json(e.terms) for e in entries if e.kind == "terms"]
+        agreed = [AgreedTerms.from_json(e.terms) for e in entries if e.kind == "terms"]
     except ValueError as error:
         raise MotifairError(
             f"This ledger is damaged ({error}); `motifair ledger verify` says where."
         ) from None
-    if not found or entries[0].kind != "terms":
+    if not agreed or entries[0].kind != "terms":
         raise MotifairError("This run has no terms; `motifair ledger verify` says what is missing.")
-    return found
+    return agreed
 
 
 def _payments(entries: Sequence[Entry], agent: str, graphs: Mapping[str, int]) -> Iterator[Payment]:
-    books, origins = Accounts(entries[0].run), Origins(agent, graphs)
+    books, attribution = Accounts(entries[0].run), ValueAttribution(agent, graphs)
     by_size: dict[str, int] | None = None
     for entry in entries:
         if entry.kind == "terms":
             books.add(entry)
-            origins.agree(books.agreed)
+            attribution.set_terms(books.agreed)
             by_size = _sizes(books.agreed, graphs)
             continue
         _refuse_misfit(entry, books)
-        step = origins.follow(entry)
+        step = attribution.add_round(entry)
         for line in (x for x in entry.lines if x.agent == agent):
             yield Payment(
                 round=entry.round,
@@ -267,9 +290,9 @@ def _payments(entries: Sequence[Entry], agent: str, graphs: Mapping[str, int]) -
                 status=line.status,
                 note=_note(entry, line, books, step.explained),
                 value=line.value,
-                origin=step.origin,
+                value_parts=step.value_parts,
                 compensation=line.compensation,
-                amounts=_amounts(entry, line, books.agreed, step.origin),
+                amounts=_amounts(entry, line, books.agreed, step.value_parts),
                 payoff=line.payoff,
                 equal=_instead(entry, agent, dict.fromkeys(books.agreed.members, 1)),
                 shapley=None if by_size is None else _instead(entry, agent, by_size),
@@ -279,20 +302,22 @@ def _payments(entries: Sequence[Entry], agent: str, graphs: Mapping[str, int]) -
 
 
 def _refuse_misfit(entry: Entry, books: Accounts) -> None:
-    """A statement of payoffs that do not follow from what is recorded would explain nothing."""
+    """Refuse a round whose payoffs do not follow from the recorded values."""
     members = [x.agent for x in entry.lines] == sorted(books.agreed.members)
     if not members or books.settle(entry.lines) != entry:
         raise MotifairError(
-            f"Round {entry.round} of run {entry.run} does not follow from what is recorded before "
-            "it; `motifair ledger verify` says where."
+            f"Round {entry.round} of run {entry.run} does not follow from the entries before it; "
+            "`motifair ledger verify` says where."
         )
 
 
-def _amounts(entry: Entry, line: Line, terms: AgreedTerms, origin: Origin | None) -> dict[str, int]:
-    """Take a payoff apart: everything is in proportion to p_i = r_i + μ_i, and so is each part.
+def _amounts(
+    entry: Entry, line: Line, terms: AgreedTerms, value_parts: ValueParts | None
+) -> dict[str, int]:
+    """Divide a payoff into parts: all of it is in proportion to p_i = r_i + μ_i, so is each part.
 
     The budget pays the parts of value and compensation; the penalties of others are a part of
-    their own, so that who reads it sees what came from the federation and what from its members.
+    their own, so that a reader sees what came from the federation and what from its members.
     """
     if not entry.settled or (line.status != "present" and line.value >= 0):
         return {}
@@ -304,7 +329,7 @@ def _amounts(entry: Entry, line: Line, terms: AgreedTerms, origin: Origin | None
     else:
         rate = paid_per_value(entry)
         fines = sum(max(-x.payoff, 0) for x in entry.lines)
-        parts = {"value": line.value} if origin is None else asdict(origin)
+        parts = {"value": line.value} if value_parts is None else asdict(value_parts)
         parts["compensation"] = line.compensation
         exact = {name: rate * pico for name, pico in parts.items()}
         exact["redistribution"] = Fraction(fines * _weight(line), _gains(entry))
@@ -313,8 +338,8 @@ def _amounts(entry: Entry, line: Line, terms: AgreedTerms, origin: Origin | None
 
 
 def paid_per_value(entry: Entry) -> Fraction:
-    """Return the units of money that the budget of a settled round, paid by value, pays for one
-    unit (1e-12) of value or compensation.
+    """Return how many units of money one unit (1e-12) of value or compensation is paid from the
+    budget of a settled round that pays by value.
     """
     return Fraction(entry.budget, _gains(entry))
 
@@ -328,39 +353,39 @@ def _weight(line: Line) -> int:
 
 
 def _note(entry: Entry, line: Line, books: Accounts, explained: bool) -> str:
-    """Say in a few words what is unusual about a round."""
-    words = []
+    """Return what is unusual about a round."""
+    notes = []
     if line.status != "present":
-        words.append(line.status + (f" ({line.reason})" if line.reason else ""))
+        notes.append(line.status + (f" ({line.reason})" if line.reason else ""))
     if not entry.settled:
         few = sum(x.status == "present" for x in entry.lines) < books.agreed.quorum
-        why = "below the quorum" if few else "nobody there could be paid"
-        words.append(f"not settled ({why}), the budget is carried over")
+        why = "below the quorum" if few else "no present member could be paid"
+        notes.append(f"not settled ({why}), the budget is carried over")
     elif books.agreed.pays == "value" and line.value < 0:
-        words.append(_limit(entry, line, books))
+        notes.append(_limit(entry, line, books))
     if not explained:
-        words.append("the value does not follow from what is recorded: ask for an audit")
-    return "; ".join(word for word in words if word)
+        notes.append("the value does not follow from the recorded evidence: ask for an audit")
+    return "; ".join(note for note in notes if note)
 
 
 def _limit(entry: Entry, line: Line, books: Accounts) -> str:
-    """Say which limit kept a penalty low, if one did."""
+    """Return which limit of the terms reduced a penalty, '' if none did."""
     total = sum(_weight(x) for x in entry.lines)
     if total > 0 and -line.payoff >= entry.budget * -line.value // total:
         return ""
     if books.liability(line.agent) < books.agreed.max_penalty:
-        return "penalty limited by what the terms allow in all"
-    return "penalty limited by what the terms allow in a round"
+        return "penalty limited by what the terms allow in total"
+    return "penalty limited by what the terms allow per round"
 
 
 def _instead(entry: Entry, agent: str, weights: Mapping[str, int]) -> int:
-    """Return what a member would have been paid of this budget, shared out by other weights."""
+    """Return what a member would have been paid if the budget were divided by these weights."""
     present = {x.agent: weights[x.agent] for x in entry.lines if x.status == "present"}
     return apportion(present, entry.budget).get(agent, 0) if entry.settled else 0
 
 
 def _sizes(terms: AgreedTerms, graphs: Mapping[str, int]) -> dict[str, int] | None:
-    """Weigh members by the Shapley value of their numbers of graphs; None where one is unknown."""
+    """Return Shapley values of the numbers of graphs as weights; None if a number is unknown."""
     names = sorted(terms.members)
     counts = [graphs.get(name, 0) for name in names]
     if min(counts) < 1:
@@ -372,7 +397,7 @@ def _sizes(terms: AgreedTerms, graphs: Mapping[str, int]) -> dict[str, int] | No
 def _motifs(
     agent: str, motifs: Mapping[str, tuple[str, ...]], terms: AgreedTerms
 ) -> tuple[Motif, ...] | None:
-    """List a member's motifs, those first that fewest others have."""
+    """Return a member's motifs, rarest among the others first; None if unknown."""
     if agent not in motifs:
         return None
     rule = valued_by(terms)

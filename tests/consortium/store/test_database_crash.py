@@ -76,7 +76,7 @@ def test_kills_at_any_moment_lose_nothing_and_write_nothing_twice(postgres: Post
 def test_who_lost_the_lease_with_the_database_cannot_write_beside_its_successor(
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("motifair.consortium.store.lease.PATIENCE", 1)
+    monkeypatch.setattr("motifair.consortium.store.lease.LOCK_TRIES", 1)
     place, entries = postgres.create(), make_run(3)
     with open_ledger(place, write=True) as first, open_ledger(place, write=True) as second:
         with first.lease(RUN):

@@ -39,8 +39,8 @@ def refused(*words: str) -> str:
 def test_verify_says_that_all_fits_and_names_the_head(place: str) -> None:
     entries = make_run()
     write(place, entries)
-    fit = f"{RUN}: 7 entries, 6 rounds, all fit; head {entries[-1].hash}"
-    note = "entries are not signed by an operator: the terms name no key of one"
+    fit = f"{RUN}: 7 entries, 6 rounds, verified; head {entries[-1].hash}"
+    note = "entries are not signed: the terms name no operator's key"
     assert said("verify", "--ledger", place) == f"{fit}\n{RUN}: {note}\n"
     (verdict,) = json.loads(said("verify", "--ledger", place, "--json"))
     assert verdict == {
@@ -63,8 +63,8 @@ def test_verify_ends_with_1_and_names_the_row(place: str) -> None:
     )
     result = call("verify", "--ledger", place)
     assert result.exit_code == 1
-    assert "a-good-run: 4 entries, 3 rounds, all fit" in result.output
-    assert f"{RUN}: entry 2, round 2, bank-c: the line is not" in result.output
+    assert "a-good-run: 4 entries, 3 rounds, verified" in result.output
+    assert f"{RUN}: entry 2, round 2, bank-c: the line was changed" in result.output
     result = call("verify", "--ledger", place, "--json")
     assert result.exit_code == 1
     finding = json.loads(result.output)[1]["finding"]
@@ -73,7 +73,7 @@ def test_verify_ends_with_1_and_names_the_row(place: str) -> None:
 
 def test_a_run_has_its_ledger_in_its_folder(tmp_path: Path) -> None:
     write(str(tmp_path / "ledger.sqlite"), make_run(2))
-    assert "2 rounds, all fit" in said("verify", "--run", str(tmp_path))
+    assert "2 rounds, verified" in said("verify", "--run", str(tmp_path))
 
 
 def test_heads_show_what_is_missing_even_a_whole_run(tmp_path: Path) -> None:
@@ -81,11 +81,11 @@ def test_heads_show_what_is_missing_even_a_whole_run(tmp_path: Path) -> None:
     write(place, entries[:3])
     heads = tmp_path / "heads"
     heads.write_text("".join(head_line(RUN, e.number, e.hash) for e in entries[:3]))
-    assert "all fit" in said("verify", "--ledger", place, "--heads", str(heads))
+    assert "rounds, verified" in said("verify", "--ledger", place, "--heads", str(heads))
     for kept, words in (
         (head_line(RUN, 3, entries[3].hash), f"{RUN}: entry 3: is missing"),
         (head_line("gone", 5, "ab" * 32), "gone: entry 5: is missing"),
-        (head_line(RUN, 1, "cd" * 32), f"{RUN}: entry 1, round 1: a member kept another hash"),
+        (head_line(RUN, 1, "cd" * 32), f"{RUN}: entry 1, round 1: a member kept a different hash"),
     ):
         heads.write_text(kept)
         result = call("verify", "--ledger", place, "--heads", str(heads))
@@ -98,10 +98,10 @@ def test_it_is_said_how_far_heads_reach(tmp_path: Path) -> None:
     write(place, entries)
     write(place, make_run(1, run="other"))
     heads = tmp_path / "heads"
-    nothing = "there is no head of this run in the file: nothing was compared with it\n"
+    nothing = "the file has no head of this run: nothing was compared\n"
     for kept, words in (
-        (entries[:3], "the heads reach entry 2 of 5; 3 later entries were compared with nothing\n"),
-        (entries[4:5], "the heads reach entry 4 of 5; 1 later entry was compared with nothing\n"),
+        (entries[:3], "the heads reach entry 2 of 5; 3 later entries were not compared\n"),
+        (entries[4:5], "the heads reach entry 4 of 5; 1 later entry was not compared\n"),
         (entries, "the heads reach entry 5 of 5\n"),
         ([], nothing),
     ):
@@ -120,7 +120,7 @@ def test_mistakes_end_in_a_sentence(tmp_path: Path) -> None:
     assert "Name one ledger" in refused("verify", "--ledger", place, "--run", str(tmp_path))
     assert "There is no ledger at" in refused("verify", "--run", str(tmp_path))
     write(place, [])
-    assert "nothing in the ledger" in refused("verify", "--ledger", place)
+    assert "has no entries yet" in refused("verify", "--ledger", place)
     assert "no rounds" in refused("export", "--ledger", place, "--out", str(tmp_path / "x"))
     write(place, make_run(1))
     out = str(tmp_path / "no" / "file.csv")

@@ -145,7 +145,7 @@ def test_a_full_disk_is_said_and_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_the_second_of_two_servers_is_refused(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("motifair.consortium.store.lease.PATIENCE", 1)
+    monkeypatch.setattr("motifair.consortium.store.lease.LOCK_TRIES", 1)
     entries = make_run(2)
     with open_ledger(place, write=True) as first, open_ledger(place, write=True) as second:
         with first.lease(RUN):
@@ -183,7 +183,7 @@ def test_a_lease_ends_with_a_killed_process(place: str, monkeypatch: pytest.Monk
         assert holder.stdout.readline() == "held\n"
         with open_ledger(place, write=True) as ledger:
             with monkeypatch.context() as hasty:
-                hasty.setattr("motifair.consortium.store.lease.PATIENCE", 1)
+                hasty.setattr("motifair.consortium.store.lease.LOCK_TRIES", 1)
                 with pytest.raises(MotifairError, match="Another server"), ledger.lease(RUN):
                     pass
             os.kill(holder.pid, signal.SIGKILL)

@@ -9,7 +9,7 @@ from typing import Any
 
 from motifair.consortium.dashboard.views import Row
 from motifair.statements.entry import GENESIS, Entry, Line, decimal
-from motifair.statements.verification import Finding, Head, Verification
+from motifair.statements.verification import Head, Mismatch, Verification
 
 
 @dataclass
@@ -57,7 +57,7 @@ class Book:
 
     def _stop(self, number: int, error: Exception) -> None:
         what = f"cannot be read ({type(error).__name__})"
-        self.verification.finding = Finding(number, None, "", what)
+        self.verification.finding = Mismatch(number, None, "", what)
 
     def _count(self, entry: Entry) -> None:
         books = self.verification.books

@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from motifair.statements.verification import Finding
+from motifair.statements.verification import Mismatch
 
 State = Literal["finished", "running", "standing", "open"]
 Status = Literal["training", "waiting", "late", "gone", "present", "absent", "rejected"]
@@ -132,7 +132,7 @@ class Problem(_Frozen):
     detail: str
 
 
-def for_agent(detail: Detail, finding: Finding | None, agent: str) -> Detail:
+def for_agent(detail: Detail, finding: Mismatch | None, agent: str) -> Detail:
     """Leave what an agent may see of a run: its own row, and what is public."""
     return detail.model_copy(
         update={
@@ -142,9 +142,9 @@ def for_agent(detail: Detail, finding: Finding | None, agent: str) -> Detail:
     )
 
 
-def public(summary: Summary, finding: Finding | None, agent: str) -> Summary:
+def public(summary: Summary, finding: Mismatch | None, agent: str) -> Summary:
     """Name only the place of a finding, which may tell another's payoff, unless it is one's own."""
     if finding is None or finding.agent == agent:
         return summary
-    told = Finding(finding.number, finding.round, "", "does not fit; ask the operator why")
+    told = Mismatch(finding.number, finding.round, "", "does not fit; ask the operator why")
     return summary.model_copy(update={"finding": str(told)})

@@ -24,7 +24,7 @@ from motifair.consortium.live import LIVE, ExchangeStatus, read_exchange_status
 from motifair.consortium.store.ledger import Ledger, open_ledger
 from motifair.errors import MotifairError
 from motifair.statements.entry import Entry, decimal
-from motifair.statements.verification import Finding, Head
+from motifair.statements.verification import Head, Mismatch
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class View:
 
     version: int
     detail: Detail
-    finding: Finding | None
+    finding: Mismatch | None
     book: Book
     entries: int
 
@@ -142,7 +142,7 @@ class Feed:
             known = self._books.get(run)
             books[run] = self._read(Book(run, known_heads(known)))
             for number, agent in self.ledger.strays(run):
-                finding = Finding(number, None, agent, "the entry of this line is missing")
+                finding = Mismatch(number, None, agent, "the entry of this line is missing")
                 check = books[run].verification
                 check.finding = check.finding or finding
                 break

@@ -1,6 +1,6 @@
-"""A ledger for other programs: one row for each member and round, and what each was paid in all.
+"""Export of a ledger: one row for each member and round, and the balance of each member.
 
-Every number is exact: a decimal with all its places, never a float.
+Every number is an exact decimal, never a float.
 """
 
 from __future__ import annotations
@@ -48,14 +48,13 @@ def overview(ledger: Ledger) -> list[dict[str, str]]:
 def balance(
     ledger: Ledger, runs: Iterable[str] | None = None, operator: str = ""
 ) -> list[dict[str, str]]:
-    """Return for each member of each run what it earned, what it paid in penalties, and the rest.
+    """Return earnings, penalties and balance of each member of each run, as exact decimals.
 
-    The amounts are exact decimals, as text. A run that does not verify, by the public key
-    `operator` where it is given, is refused.
+    Refuse a run that fails verification, against the public key `operator` if given.
     """
     rows = []
     for run in ledger.runs() if runs is None else runs:
-        books = _books(ledger, run, ledger.entries(run), operator)
+        books = _verified(ledger, run, ledger.entries(run), operator)
         for agent in sorted(books.earned):
             earned, fined = books.earned[agent], books.fined[agent]
             amounts = {"earned": earned, "penalties": fined, "balance": earned - fined}
@@ -69,14 +68,14 @@ def balance(
 def to_frame(
     ledger: Ledger, number: Callable[[str], Any] = Decimal, operator: str = ""
 ) -> pd.DataFrame:
-    """Return one row for each member and round; values and money are made by `number`.
+    """Return one row for each member and round; `number` converts values and money.
 
-    A run that does not verify, by the public key `operator` where it is given, is refused.
+    Refuse a run that fails verification, against the public key `operator` if given.
     """
     rows = []
     for run in ledger.runs():
         entries = list(ledger.entries(run))
-        terms = _books(ledger, run, entries, operator).agreed
+        terms = _verified(ledger, run, entries, operator).agreed
         rows += [_row(e, x, terms, number) for e in entries for x in e.lines]
     if not rows:
         raise MotifairError(f"There are no rounds in the ledger {ledger.name} yet.")
@@ -84,7 +83,7 @@ def to_frame(
 
 
 def export(ledger: Ledger, path: Path, kind: str, operator: str = "") -> None:
-    """Write a ledger as CSV, Parquet (the rows of `to_frame`) or JSON (the entries as they are)."""
+    """Write a ledger as CSV or Parquet (the rows of `to_frame`) or as JSON (the entries)."""
     if kind not in FORMATS:
         raise MotifairError(f"There is no format {kind}; there are {', '.join(FORMATS)}.")
     check_target(path)
@@ -102,7 +101,7 @@ def export(ledger: Ledger, path: Path, kind: str, operator: str = "") -> None:
 
 
 def to_json(entries: Iterable[Entry]) -> list[dict[str, Any]]:
-    """Return entries as they are hashed, each with its hash and the operator's signature of it."""
+    """Return entries as JSON values, each with its hash and the operator's signature."""
     return [{"hash": e.hash, "signature": e.signature, **json.loads(e.to_json())} for e in entries]
 
 
@@ -134,17 +133,17 @@ def _row(
     }
 
 
-def _books(ledger: Ledger, run: str, entries: Iterable[Entry], operator: str) -> Accounts:
-    """Keep the books over entries, each of which is verified first."""
+def _verified(ledger: Ledger, run: str, entries: Iterable[Entry], operator: str) -> Accounts:
+    """Verify entries and return the accounts after them; raise MotifairError on a mismatch."""
     verification = Verification(run, operator=operator)
     for entry in entries:
         if not verification.take(entry):
             break
-    found = verification.verdict.finding
-    if found or not verification.books.entries:
-        where = found or "it has no entries"
+    mismatch = verification.verdict.finding
+    if mismatch or not verification.books.entries:
+        reason = mismatch or "it has no entries"
         raise MotifairError(
-            f"Run {run} in the ledger {ledger.name} does not fit ({where}), so nothing can be paid "
-            "by it. Check it with: motifair ledger verify."
+            f"Run {run} in the ledger {ledger.name} is not verified ({reason}), so nothing can be "
+            "paid by it. Check it with: motifair ledger verify."
         )
     return verification.books

@@ -1,4 +1,4 @@
-"""One writer at a time: leases on a run that end with the process that holds them."""
+"""Leases on a run, so that it has one writer at a time; they end with their process."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ try:
 except ModuleNotFoundError as error:
     raise missing("ledger", "A ledger", error.name) from error
 
-PATIENCE = 10  # times 0.3 s: PostgreSQL may need a moment to notice that a process has died
+LOCK_TRIES = 10  # of 0.3 s: PostgreSQL may need a moment to notice that a process has died
 
 
 class LedgerUnavailable(MotifairError):  # noqa: N818 - a state, and it may pass
-    """The database cannot be reached or written just now. What was asked can be tried again."""
+    """The database is temporarily unavailable; the operation can be retried."""
 
 
 def database_error(name: str, error: exc.DBAPIError) -> MotifairError:
-    """Put what a database says into a sentence.
+    """Return a database error as a MotifairError.
 
-    Only what may pass is `LedgerUnavailable`: no connection, a locked file, a full disk. A missing
-    right, or a file that is no database, is not.
+    Temporary errors are `LedgerUnavailable`: no connection, a locked file, a full disk. A missing
+    privilege, or a file that is not a database, is not.
     """
     first = (str(error.orig).strip().splitlines() or ["no reason given"])[0].rstrip(".")
     if isinstance(error, exc.OperationalError | exc.InterfaceError) or error.connection_invalidated:
@@ -39,10 +39,10 @@ def database_error(name: str, error: exc.DBAPIError) -> MotifairError:
 
 
 class FileLease:
-    """A lease on a run in a SQLite file: an exclusive lock on a file beside it.
+    """A lease on a run in a SQLite file: an exclusive lock on a file next to it.
 
-    The lock is SQLite's own, on an empty database: it works on every system, between processes and
-    inside one, is not inherited by a forked worker, and ends with the process.
+    It is SQLite's own lock, on an empty database: it works on every system, between and within
+    processes, is not inherited by a forked worker, and ends with the process.
     """
 
     def __init__(self, engine: Engine, run: str, name: str) -> None:
@@ -69,15 +69,15 @@ class FileLease:
             raise database_error(self.name, error) from error
 
     def release(self) -> None:
-        """Give the lease back."""
+        """Release the lease."""
         self.lock.close()
 
 
 class AdvisoryLease:
     """A lease on a run in PostgreSQL: an advisory lock of the connection that writes.
 
-    When the connection is lost so is the lock, and nothing can be written any more without it: the
-    next transaction takes both anew, or is refused because another server was faster.
+    A lost connection loses the lock, too: the next transaction reconnects and acquires the lock
+    again, or is refused because another server has it.
     """
 
     def __init__(self, engine: Engine, run: str, name: str) -> None:
@@ -90,7 +90,7 @@ class AdvisoryLease:
 
     @staticmethod
     def key(run: str) -> int:
-        """Return the number that stands for a run among PostgreSQL's advisory locks."""
+        """Return the key of a run among PostgreSQL's advisory locks."""
         digest = sha256(f"motifair/{run}".encode()).digest()
         return int.from_bytes(digest[:8], "big", signed=True)
 
@@ -106,7 +106,7 @@ class AdvisoryLease:
             raise database_error(self.name, error) from error
 
     def release(self) -> None:
-        """Give the lease back."""
+        """Release the lease."""
         try:
             if self.connection is not None:
                 with self.connection.begin():
@@ -117,7 +117,7 @@ class AdvisoryLease:
 
     def _take(self) -> Connection:
         connection = self.engine.connect()
-        for _ in range(PATIENCE):
+        for _ in range(LOCK_TRIES):
             with connection.begin():
                 if connection.scalar(select(func.pg_try_advisory_lock(self.key(self.run)))):
                     self.connection = connection
@@ -127,7 +127,7 @@ class AdvisoryLease:
         raise _taken(self.run, self.name)
 
     def _drop(self) -> None:
-        """Forget a connection that may hold half of something, lock and all."""
+        """Discard a connection in an unknown state, and its lock."""
         if self.connection is not None:
             self.connection.invalidate()
             self.connection.close()

@@ -1,4 +1,4 @@
-"""The store of a ledger: two tables in SQLite or PostgreSQL that are only ever added to."""
+"""The ledger's database: two append-only tables in SQLite or PostgreSQL."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LINES = sa.Table(
         for n in ("number", "value", "alignment", "diversity", "compensation", "kept", "payoff")
     ),
 )
-# A machine that is gone without a word is noticed in half a minute, not in a quarter of an hour.
+# Detect a dead connection in half a minute rather than a quarter of an hour.
 POSTGRES_OPTIONS = {
     "connect_timeout": "10",
     "keepalives_idle": "10",
@@ -54,11 +54,11 @@ POSTGRES_OPTIONS = {
 
 
 class Ledger:
-    """A ledger that is open; `with` closes it. Made by `open_ledger`."""
+    """An open ledger, made by `open_ledger`; `with` closes it."""
 
     def __init__(self, engine: Engine, name: str, revision: str, *, write: bool) -> None:
         self.engine, self.name, self.write = engine, name, write
-        # Without signatures in it, a ledger of motifair 0.1 can still be read.
+        # A ledger of motifair 0.1 has no column for signatures, and can still be read.
         unsigned = sa.literal("").label("signature")
         self._columns = [
             unsigned if revision == "001" and c is ENTRIES.c.signature else c for c in ENTRIES.c
@@ -72,15 +72,15 @@ class Ledger:
         self.close()
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the connections to the database."""
         self.engine.dispose()
 
     @contextmanager
     def lease(self, run: str) -> Iterator[None]:
-        """Be the only one to write entries of a run; whoever else tries is refused.
+        """Hold the exclusive right to write entries of a run; another writer is refused.
 
-        The lease ends with the process, however it ends. It is needed to hold it from round to
-        round; an `append` without it takes it for itself.
+        The lease ends with the process, however it ends. Hold it across rounds; an `append` outside
+        of it acquires a lease for that entry.
         """
         if not self.write:
             raise MotifairError(f"The ledger {self.name} was opened for reading.")
@@ -94,10 +94,10 @@ class Ledger:
             lease.release()
 
     def append(self, entry: Entry) -> None:
-        """Add an entry after the last one, whole or not at all.
+        """Add an entry after the last one, in one transaction.
 
-        The same entry again changes nothing, so that after a `LedgerUnavailable`, when nobody
-        knows how far it came, it can simply be given again.
+        Idempotent: after a `LedgerUnavailable`, when it is unknown whether the entry was written,
+        append it again. Raises MotifairError if it does not follow the last entry.
         """
         for agent, flaw in entry.flaws():
             raise ValueError(f"Entry {entry.number}{f', {agent}' * bool(agent)}: {flaw}.")
@@ -112,18 +112,18 @@ class Ledger:
         return None
 
     def head(self, run: str) -> tuple[int, str]:
-        """Return number and hash of the last entry of a run; (-1, zeros) where there is none."""
+        """Return number and hash of the last entry of a run; (-1, zeros) if there is none."""
         with self._reading() as connection:
             return _head(connection, run)
 
     def runs(self) -> list[str]:
-        """Return the runs of which there is something."""
+        """Return the names of all runs with an entry or a line."""
         with self._reading() as connection:
-            found = [connection.scalars(sa.select(t.c.run).distinct()) for t in (ENTRIES, LINES)]
-            return sorted({run for runs in found for run in runs})
+            names = [connection.scalars(sa.select(t.c.run).distinct()) for t in (ENTRIES, LINES)]
+            return sorted({run for runs in names for run in runs})
 
     def heads(self) -> dict[str, tuple[int, str]]:
-        """Return number and hash of the last entry of each run, without reading all of them."""
+        """Return number and hash of the last entry of each run, without reading all entries."""
         last = sa.select(ENTRIES.c.run, sa.func.max(ENTRIES.c.number).label("number"))
         ends = last.group_by(ENTRIES.c.run).subquery()
         both = (ENTRIES.c.run == ends.c.run) & (ENTRIES.c.number == ends.c.number)
@@ -132,9 +132,9 @@ class Ledger:
             return {run: (number, digest) for run, number, digest in connection.execute(wanted)}
 
     def entries(self, run: str, after: int = -1) -> Iterator[Entry]:
-        """Yield the entries of a run after number `after` as they stand there, in order.
+        """Yield the entries of a run after number `after`, in order and without verifying them.
 
-        One statement, so that a round that is written meanwhile is seen whole or not at all.
+        One SQL statement, so that a round written meanwhile is read whole or not at all.
         """
         both = (ENTRIES.c.run == LINES.c.run) & (ENTRIES.c.number == LINES.c.number)
         wanted = (
@@ -149,7 +149,7 @@ class Ledger:
                 yield _entry(list(group))
 
     def strays(self, run: str) -> list[tuple[int, str]]:
-        """Return number and agent of lines whose entry is not there: it was deleted."""
+        """Return number and agent of lines whose entry is missing: it was deleted."""
         both = (ENTRIES.c.run == LINES.c.run) & (ENTRIES.c.number == LINES.c.number)
         wanted = (
             sa.select(LINES.c.number, LINES.c.agent)
@@ -160,7 +160,7 @@ class Ledger:
             return sorted((number, agent) for number, agent in connection.execute(wanted))
 
     def _is_new(self, connection: Connection, entry: Entry) -> bool:
-        """Tell whether an entry is still to be written, and refuse one that does not belong."""
+        """Return whether an entry is to be written; refuse one that does not follow the last."""
         here = (ENTRIES.c.run == entry.run) & (ENTRIES.c.number == entry.number)
         there = connection.scalar(sa.select(ENTRIES.c.hash).where(here))
         if there == entry.hash:
@@ -169,10 +169,10 @@ class Ledger:
         if there is None and (entry.number, entry.previous) == (number + 1, last):
             return True
         raise MotifairError(
-            f"Entry {entry.number} of run {entry.run} does not follow on what is in the ledger "
-            f"{self.name}, whose last entry is {number} ({last[:16]}). The server's state and the "
-            "ledger are of different histories: give the server the ledger or the checkpoint that "
-            "it had before, or start a new run."
+            f"Entry {entry.number} of run {entry.run} does not follow the last entry of the ledger "
+            f"{self.name}, {number} ({last[:16]}). The checkpoint and the ledger belong to "
+            "different histories: restore the ledger or the checkpoint that the server had before, "
+            "or start a new run."
         )
 
     @contextmanager
@@ -185,9 +185,9 @@ class Ledger:
 
 
 def open_ledger(where: str | Path, *, write: bool) -> Ledger:
-    """Open the ledger in a file of SQLite, or at a URL of PostgreSQL.
+    """Open the ledger in a SQLite file, or at a PostgreSQL URL.
 
-    For writing, it is made where there is none and brought up to date where it is older.
+    With `write` it is created if missing and migrated if older.
     """
     url = _url(where)
     name = str(url.database) if url.drivername == "sqlite" else url.render_as_string()
@@ -244,13 +244,13 @@ def _sqlite(url: URL, write: bool) -> Engine:
         raise MotifairError(f"There is no ledger at {path}. Check the name.")
     mode = "mode=rwc" if write else "mode=ro"
     if not write and not os.access(path.parent, os.W_OK) and not Path(f"{path}-wal").exists():
-        mode += "&immutable=1"  # SQLite cannot make the files beside it that it reads with
+        mode += "&immutable=1"  # SQLite cannot create the -wal and -shm files it reads with
     engine = sa.create_engine(f"sqlite:///file:{quote(str(path))}?{mode}&uri=true")
 
     @sa.event.listens_for(engine, "connect")
     def connected(connection: Any, record: Any) -> None:
-        connection.isolation_level = None  # transactions begin below, not when the driver thinks
-        # A forged text need not be one; it is read all the same, and verification names its row.
+        connection.isolation_level = None  # transactions begin below, not implicitly by the driver
+        # Forged text may be invalid UTF-8; read it anyway, so that verification names its row.
         connection.text_factory = lambda text: text.decode(errors="replace")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA busy_timeout = 10000")
@@ -267,7 +267,7 @@ def _sqlite(url: URL, write: bool) -> Engine:
 
 
 def _alone(connection: Connection) -> None:
-    """Let two who open a new ledger at once make its tables one after the other."""
+    """Serialise migrations: two processes may open a new ledger at once."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(AdvisoryLease.key("tables"))))
 
@@ -284,11 +284,11 @@ def _entry_row(entry: Entry) -> dict[str, Any]:
 
 
 def _line_rows(entry: Entry) -> list[dict[str, Any]]:
-    beside = [{"run": entry.run, "number": entry.number} for _ in entry.lines]
+    keys = [{"run": entry.run, "number": entry.number} for _ in entry.lines]
     return [
-        b | {c.name: getattr(x, c.name) for c in LINES.c if c.name not in ("run", "number", "hash")}
+        k | {c.name: getattr(x, c.name) for c in LINES.c if c.name not in ("run", "number", "hash")}
         | {"hash": entry.line_hash(x)}
-        for b, x in zip(beside, entry.lines, strict=True)
+        for k, x in zip(keys, entry.lines, strict=True)
     ]  # fmt: skip
 
 
@@ -303,7 +303,9 @@ def _entry(rows: list[Any]) -> Entry:
     settled = first["settled"]
     return Entry(
         **{k: v for k, v in first.items() if k not in ("hash", "settled")},
-        settled=bool(settled) if settled in (0, 1) else settled,  # left as it is, to be found
+        settled=bool(settled)
+        if settled in (0, 1)
+        else settled,  # left as it is, for verification to report
         lines=tuple(sorted(lines, key=lambda line: line.agent)),
         recorded=first["hash"],
     )

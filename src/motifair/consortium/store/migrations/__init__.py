@@ -1,4 +1,4 @@
-"""The tables of a ledger, brought up to date step by step with alembic."""
+"""Migrations of a ledger's tables, with alembic."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from sqlalchemy.exc import ProgrammingError
 
 from motifair.errors import MotifairError
 
-READABLE = ("001",)  # older tables that can be read as they are
+READABLE = ("001",)  # older schemas that can be read without migration
 
 
 def upgrade(connection: Connection, name: str) -> str:
-    """Bring the tables up to date, in the caller's transaction; return their revision."""
+    """Migrate the tables in the caller's transaction; return their revision."""
     context = MigrationContext.configure(connection)
     steps = _steps()
     current = context.get_current_revision()
@@ -32,7 +32,7 @@ def upgrade(connection: Connection, name: str) -> str:
         raise MotifairError(
             f"The ledger {name} was made by an older motifair (schema {current}), and this user of "
             "the database may not change its tables. Start the run once with the URL of the owner "
-            "of the tables in federation.toml, which brings it up to date."
+            "of the tables in federation.toml, which migrates it."
         ) from error
     return str(steps.get_current_head())
 
@@ -45,7 +45,7 @@ def check(connection: Connection, name: str) -> str:
     if _ahead(_steps(), current, name) and current not in READABLE:
         raise MotifairError(
             f"The ledger {name} was made by an older motifair (schema {current}). "
-            "Start its server once with this version, which brings it up to date."
+            "Start its server once with this version, which migrates it."
         )
     return current
 
@@ -55,7 +55,7 @@ def _steps() -> ScriptDirectory:
 
 
 def _ahead(steps: ScriptDirectory, current: str | None, name: str) -> list[str]:
-    """Return the steps that are still to be taken, first one first."""
+    """Return the pending migrations, in order."""
     known = [step.revision for step in steps.walk_revisions()][::-1]
     if current is not None and current not in known:
         raise MotifairError(

@@ -1,1 +1,1 @@
-"""The steps, in order of their numbers."""
+"""The migrations, in the order of their numbers."""

@@ -1,7 +1,7 @@
-"""Make the tables, and the triggers that refuse to change what is in them.
+"""Create the tables, and triggers that refuse to change rows.
 
-The triggers are for mishaps. Whoever may drop them is stopped by the hash chain, which
-`motifair ledger verify` follows.
+The triggers protect against mistakes. Against those who may drop them there is the hash chain,
+which `motifair ledger verify` checks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ REFUSAL = "a ledger is only ever added to"
 
 
 def upgrade() -> None:
-    """Make both tables."""
+    """Create both tables."""
     _table(
         "entries",
         _text("run"),
@@ -61,7 +61,7 @@ def _whole(name: str, nullable: bool = False) -> sa.Column[int]:
 
 
 def _table(name: str, *columns: sa.schema.SchemaItem) -> None:
-    # STRICT: without it SQLite would take a float or a text where a whole number belongs.
+    # STRICT: without it SQLite would accept a float or a text in a column of whole numbers.
     op.create_table(name, *columns, sa.PrimaryKeyConstraint(*KEYS[name]), sqlite_strict=True)
 
 
@@ -71,7 +71,7 @@ def _refuse_changes(table: str) -> None:
         for event, when in {
             "UPDATE": "",
             "DELETE": "",
-            # INSERT OR REPLACE deletes without asking a trigger for DELETE
+            # INSERT OR REPLACE deletes without firing a trigger for DELETE
             "INSERT": f"WHEN EXISTS (SELECT 1 FROM {table} WHERE {there})",
         }.items():
             op.execute(

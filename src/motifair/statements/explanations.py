@@ -1,4 +1,4 @@
-"""What a statement says in words: how members are paid, what is not known, how to check it."""
+"""Sentences of a statement: how members are paid, what is unknown, how to verify it."""
 
 from __future__ import annotations
 
@@ -11,40 +11,40 @@ from motifair.statements.entry import AgreedTerms
 
 
 def how_paid(terms: AgreedTerms) -> str:
-    """Say how members are paid under these terms."""
+    """Explain how members are paid under these terms."""
     if terms.pays == "equal":
         return (
-            f"Under {terms.method} everybody who is there is paid the same, so the whole payoff is "
+            f"Under {terms.method} all members present are paid the same, so the whole payoff is "
             "an equal share."
         )
     if valued_by(terms) is None:
         return (
-            f"Method {terms.method} values members by a rule of its own, so a payoff is shown by "
+            f"Method {terms.method} values members by its own rule, so a payoff is divided into "
             "value and compensation only."
         )
     return (
         "A round pays its budget in proportion to value and compensation. The value is carried "
-        "from round to round: it begins equal for all, each round adds alignment and diversity, "
-        "and all values together are scaled to 1. Each part is carried along in the same way. A "
+        "from round to round: it starts equal for all, each round adds alignment and diversity, "
+        "and all values are scaled to add up to 1. Each part is carried in the same way. A "
         "negative amount is a part that lowered the value."
     )
 
 
 def what_is_unknown(members: Sequence[str], graphs: Mapping[str, int]) -> Iterator[str]:
-    """Say what follows where numbers of graphs are not known."""
+    """Yield a sentence about members whose numbers of graphs are unknown."""
     missing = [name for name in members if name not in graphs]
     if missing:
         of = "members" if len(missing) == len(members) else ", ".join(missing)
         yield (
-            f"The numbers of graphs of {of} are not known here: then there is no payoff by the "
-            "Shapley rule, and updates are weighed by value."
+            f"The numbers of graphs of {of} are unknown here, so there is no payoff by the "
+            "Shapley rule, and updates are weighted by value."
         )
 
 
 def how_to_verify(
     run: str, agent: str, ledger: str | None, folder: str | None
 ) -> tuple[tuple[str, str], ...]:
-    """Return the commands by which a reader can check all of it."""
+    """Return (command, what it does) by which a reader can verify the statement."""
     where, place = (
         shlex.quote(without_password(ledger or "LEDGER")),
         shlex.quote(folder or "FOLDER"),
@@ -53,22 +53,22 @@ def how_to_verify(
     return (
         (
             f"motifair ledger verify --ledger {where} --heads HEADS --operator-key KEY",
-            "Computes chain, payoffs and signatures again. HEADS is the file of heads that your "
-            "agent kept, KEY is local/operator.pub of your kit; the head must be the one below.",
+            "Recomputes chain, payoffs and signatures. HEADS is the file of heads that your agent "
+            "kept, KEY is local/operator.pub of your kit; the head must be the one below.",
         ),
         (
             f"motifair ledger audit --folder {place} --run {shlex.quote(run)}",
-            "For who has the uploads: computes every value again from what members sent.",
+            "For those who have the uploads: recomputes every value from what members sent.",
         ),
         (
             f"motifair statement --ledger {where} {about} --format json",
-            "Makes this statement again, with the hash of every round's entry.",
+            "Makes this statement again, with the hash of each round's entry.",
         ),
     )
 
 
 def how_to_repeat(agent: str, folder: str | None, split: int) -> tuple[tuple[str, str], ...]:
-    """Members without keys are simulated: nobody but who ran it can check more."""
+    """Return the command that repeats the statement of a simulated run, which has no ledger."""
     place = shlex.quote(folder or "FOLDER") + (f" --split {split}" if split else "")
     return (
         (
@@ -80,7 +80,7 @@ def how_to_repeat(agent: str, folder: str | None, split: int) -> tuple[tuple[str
 
 
 def without_password(ledger: str) -> str:
-    """Leave out of a URL what lets one in.
+    """Return a ledger's URL without its password.
 
     >>> without_password("postgresql://server:secret@host/db"), without_password("ledger.sqlite")
     ('postgresql://server@host/db', 'ledger.sqlite')
