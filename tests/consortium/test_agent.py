@@ -157,7 +157,7 @@ def test_only_the_last_rounds_stay_on_disk() -> None:
 
 
 def test_who_took_no_part_has_no_model(tmp_path: Path) -> None:
-    with pytest.raises(MotifairError, match=r"'bank-c' has taken no part in run trial-1 yet\."):
+    with pytest.raises(MotifairError, match=r"'bank-c' has not taken part in run trial-1 yet\."):
         World(tmp_path, finished().terms).site(ME).state("trial-1")
 
 

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from motifair.consortium.audit import audit
-from motifair.consortium.limits import believed_sizes, shorten, too_long, usual_length
+from motifair.consortium.limits import capped_sizes, shorten, too_long, usual_length
 from motifair.consortium.member_data import schema_features
 from motifair.consortium.rounds import server_model
 from motifair.consortium.wire import Download, Upload
@@ -228,6 +228,6 @@ def test_of_two_nobody_is_rejected_for_a_length_that_only_the_other_contradicts(
 
 
 def test_sizes_are_held_to_the_lower_median() -> None:
-    assert believed_sizes([10, 10**9], 2.0) == [10, 20]
-    assert believed_sizes([1, 1], 1.5) == [1, 1]
-    assert believed_sizes([30, 40, 50], 2.0) == [30, 40, 50]
+    assert capped_sizes([10, 10**9], 2.0) == [10, 20]
+    assert capped_sizes([1, 1], 1.5) == [1, 1]
+    assert capped_sizes([30, 40, 50], 2.0) == [30, 40, 50]

@@ -22,15 +22,15 @@ from scipy.stats import kstest
 from motifair.config import make_config
 from motifair.consortium.privacy import (
     Privacy,
-    check_asked,
     check_privacy,
+    check_task,
     gaussian,
+    guarantee,
     make_privacy,
     noise_secret,
     protect,
     reveal,
     round_key,
-    statement,
 )
 from motifair.consortium.terms import FederationTerms, make_terms
 from motifair.consortium.wire import FINISH, JOIN, TRAIN, Download, Upload
@@ -225,7 +225,7 @@ def test_epsilon_holds_exactly_and_is_within_the_bound_of_concentrated_privacy(
     noise: float, other: float, rounds: int, power: float
 ) -> None:
     delta = 10**power
-    said = statement(Privacy(1.0, noise, 7.0, other, delta), rounds)
+    said = guarantee(Privacy(1.0, noise, 7.0, other, delta), rounds)
     # Means lie 2C apart and noise is z·C: a round costs ρ = (2/z)²/2. One more on joining.
     rho = 2 * rounds / noise**2 + 2 * (rounds + 1) / other**2
     assert said["epsilon"] <= (rho + 2 * math.sqrt(rho * math.log(1 / delta))) * (1 + 1e-3)
@@ -235,7 +235,7 @@ def test_epsilon_holds_exactly_and_is_within_the_bound_of_concentrated_privacy(
 def test_nobody_tells_two_datasets_apart_better_than_promised() -> None:
     """An attack on one round: the data is one of two that lie as far apart as clipping allows."""
     made = Privacy(clip_update=1.0, noise_update=2.0, delta=1e-5)
-    epsilon, tries = statement(made, 1)["epsilon"], 5000
+    epsilon, tries = guarantee(made, 1)["epsilon"], 5000
 
     def seen(sign: float, offset: int) -> np.ndarray:
         update = np.array([sign * 100], np.float32)
@@ -253,12 +253,12 @@ def test_nobody_tells_two_datasets_apart_better_than_promised() -> None:
 def test_prototypes_are_counted_once_more_than_updates_since_they_are_sent_on_joining() -> None:
     updates = Privacy(clip_update=1.0, noise_update=9.0, delta=1e-5)
     prototypes = Privacy(clip_prototype=1.0, noise_prototype=9.0, delta=1e-5)
-    assert statement(prototypes, 20)["epsilon"] == statement(updates, 21)["epsilon"]
+    assert guarantee(prototypes, 20)["epsilon"] == guarantee(updates, 21)["epsilon"]
 
 
 def test_more_rounds_cost_more_and_more_noise_costs_less_whatever_the_bound() -> None:
     def epsilon(clip: float, noise: float, rounds: int) -> float:
-        return float(statement(Privacy(clip, noise, None, None, 1e-5), rounds)["epsilon"])
+        return float(guarantee(Privacy(clip, noise, None, None, 1e-5), rounds)["epsilon"])
 
     assert epsilon(1, 5, 10) < epsilon(1, 5, 11)
     assert epsilon(1, 6, 10) < epsilon(1, 5, 10)
@@ -267,13 +267,13 @@ def test_more_rounds_cost_more_and_more_noise_costs_less_whatever_the_bound() ->
 
 def test_without_noise_nothing_is_promised() -> None:
     for made in (Privacy(), Privacy(clip_update=1.0)):
-        said = statement(made, 200)
+        said = guarantee(made, 200)
         assert said["epsilon"] == math.inf
         assert (said["delta"], said["accountant"]) == (None, None)
 
 
 def test_a_statement_says_for_whom_and_what_it_does_not_cover_and_can_be_written_down() -> None:
-    said = statement(BOTH, 200)
+    said = guarantee(BOTH, 200)
     assert json.loads(json.dumps(finite(said))) == said
     assert (said["delta"], said["rounds"]) == (1e-5, 200)
     assert said["unit"] == "all graphs of one member, replaced by any others"
@@ -304,15 +304,15 @@ WRONG: dict[str, tuple[Any, str]] = {
     ),
     "noise without delta": (
         {"clip_update": 1.0, "noise_update": 1.0},
-        "Noise is stated for a delta; set it",
+        "Noise needs a delta, for which epsilon is stated; set it",
     ),
     "delta without noise": (
         {"clip_update": 1.0, "delta": 1e-5},
-        "delta means nothing without noise; set noise_update",
+        "delta has no effect without noise; set noise_update",
     ),
     "too large a delta": (
         {"clip_update": 1.0, "noise_update": 1.0, "delta": 0.5},
-        "delta = 0.5 would promise next to nothing; set it to 0.01 or less",
+        "delta = 0.5 would guarantee next to nothing; set it to 0.01 or less",
     ),
 }
 
@@ -353,32 +353,32 @@ IN_VAIN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "a method without prototypes": (
         {"method": "fedavg"},
         {"clip_prototype": 1.0},
-        "fedavg sends no prototypes as it is set; remove clip_prototype",
+        "fedavg sends no prototypes with these options; remove clip_prototype",
     ),
     "prototypes of no weight": (
         UPDATES | {"prototype_weight": 0},
         {"clip_update": 1.0, "clip_prototype": 1.0},
-        "motifair sends no prototypes as it is set",
+        "motifair sends no prototypes with these options",
     ),
     "prototypes beside noisy updates": (
         UPDATES,
         NOISY,
-        "Prototypes would go out without noise .*; set clip_prototype and noise_prototype",
+        "Prototypes would be sent without noise .*; also set clip_prototype and noise_prototype",
     ),
     "updates beside noisy prototypes": (
         UPDATES,
         {**PROTOTYPES, "delta": 1e-5},
-        "Updates would go out without noise .*; set clip_update and noise_update",
+        "Updates would be sent without noise .*; also set clip_update and noise_update",
     ),
     "longer than the server takes": (
         UPDATES,
         {**NOISY, **PROTOTYPES, "clip_update": 100.0},
-        "2066 components with this noise are up to .* long, .* takes 1000; raise max_norm",
+        "2066 components with this noise are up to .* long, .* accepts 1000; raise max_norm",
     ),
     "a prototype longer than the server takes": (
         UPDATES,
         {**NOISY, **PROTOTYPES, "clip_prototype": 1e5},
-        "64 components with this noise are up to .* long, .* takes 1e.06; lower clip_prototype",
+        "64 components with this noise are up to .* long, .* accepts 1e.06; lower clip_prototype",
     ),
 }
 
@@ -429,7 +429,7 @@ def test_noisy_updates_are_never_longer_than_the_length_that_is_checked(
 
 
 def asked(task: str, round: int, newest: int) -> None:
-    check_asked(Download(run="r", round=round, agent="a", task=task, terms=""), 5, newest)
+    check_task(Download(run="r", round=round, agent="a", task=task, terms=""), 5, newest)
 
 
 @pytest.mark.parametrize(
@@ -471,7 +471,7 @@ def test_terms_say_what_is_protected_and_members_agree_to_it() -> None:
     assert terms.privacy == Privacy(0.1, 1.0, 50.0, 0.5, 1e-5)
     assert terms_of().privacy == Privacy()
     assert len({t.digest for t in (terms, terms_of(), private_terms(noise_update=2.0))}) == 3
-    with pytest.raises(MotifairError, match="Prototypes would go out without noise"):
+    with pytest.raises(MotifairError, match="Prototypes would be sent without noise"):
         make_terms(content_of(**UPDATES) | {"privacy": NOISY})
     with pytest.raises(MotifairError, match="upload raw gradients"):
         make_terms(content_of() | {"privacy": {"clip_update": 1.0}})

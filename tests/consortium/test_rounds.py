@@ -388,10 +388,10 @@ def test_a_damaged_position_is_one_sentence() -> None:
     world.drive(rounds=1)
     path = world.folder / "run" / CHECKPOINT
     path.write_bytes(path.read_bytes()[:-10])
-    with pytest.raises(MotifairError, match="is damaged; put back a copy"):
+    with pytest.raises(MotifairError, match="is damaged; restore it from a backup"):
         world.drive()
     path.write_bytes(b"")
-    with pytest.raises(MotifairError, match="is damaged; put back a copy"):
+    with pytest.raises(MotifairError, match="is damaged; restore it from a backup"):
         world.drive()
 
 

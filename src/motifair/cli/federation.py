@@ -1,4 +1,4 @@
-"""`motifair federation`: run motifair between the machines of a consortium."""
+"""`motifair federation`: run a federation between the machines of a consortium."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ app.add_typer(agent, name="agent")
 
 Folder = Annotated[Path, typer.Option("--folder", help="The operator's folder.")]
 Kit = Annotated[Path, typer.Option(help="The member's startup kit.")]
-Member = Annotated[str, typer.Argument(help="A member that federation.toml names.")]
+Member = Annotated[str, typer.Argument(help="A member named in federation.toml.")]
 RunName = Annotated[str, typer.Option("--run", help="Name of the run.")]
-Detach = Annotated[bool, typer.Option("--detach", help="Return once it is started.")]
+Detach = Annotated[bool, typer.Option("--detach", help="Return as soon as it has started.")]
 Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 HERE = Path()
 
 
 @app.command()
 def init(
-    like: Annotated[Path, typer.Option(help="Graphs of the kind members have: the schema.")],
-    members: Annotated[str, typer.Option(help="Names of the members, with commas.")],
+    like: Annotated[Path, typer.Option(help="Sample graphs, from which the schema is made.")],
+    members: Annotated[str, typer.Option(help="Names of the members, separated by commas.")],
     name: Annotated[str, typer.Option(help="Name of the federation.")] = "federation",
     features: Annotated[
         str,
@@ -49,7 +49,7 @@ def init(
     ] = "auto",
     folder: Folder = HERE,
 ) -> None:
-    """Write a commented federation.toml, to be edited."""
+    """Write a commented federation.toml, ready to edit."""
     from motifair.graphs.dataset import Dataset
     from motifair.graphs.inputs import describe_inputs
     from motifair.graphs.read import Schema, read_graphs
@@ -69,18 +69,18 @@ def provision(folder: Folder = HERE) -> None:
     operator = _operator(folder)
     for kit in operator.provision():
         typer.echo(str(kit))
-    typer.echo("Hand each member its kit over a safe way, and delete it here.")
+    typer.echo("Send each member its kit over a secure channel, then delete it here.")
 
 
 @app.command()
 def terms(folder: Folder = HERE) -> None:
-    """Print the federation.toml that members get: the terms, without where the ledger is."""
+    """Print the federation.toml for members: the terms without the location of the ledger."""
     typer.echo(_operator(folder).members_terms(), nl=False)
 
 
 @app.command()
 def add(member: Member, folder: Folder = HERE) -> None:
-    """Make the startup kit of a member who joins; name it in federation.toml first."""
+    """Make the startup kit of a new member; add it to federation.toml first."""
     typer.echo(str(_operator(folder).add(member)))
 
 
@@ -92,14 +92,14 @@ def renew(member: Member, folder: Folder = HERE) -> None:
 
 @app.command()
 def remove(member: Member, folder: Folder = HERE) -> None:
-    """Lock a member's certificate out; take it out of federation.toml, too."""
+    """Refuse a member's certificate from now on; also remove it from federation.toml."""
     _operator(folder).remove(member)
-    typer.echo(f"{member} is locked out.")
+    typer.echo(f"{member} is removed: its certificate is refused.")
 
 
 @server.command("start")
 def start_server(folder: Folder = HERE, detach: Detach = False) -> None:
-    """Start the server, and start it again should it die."""
+    """Start the server, and restart it if it dies."""
     operator = _operator(folder)
     from motifair.consortium.operator_folder import SERVER
     from motifair.consortium.transports.nvflare import processes
@@ -117,11 +117,13 @@ def start_agent(
     graphs: Annotated[Path, typer.Option(help="TU folder or zip, PyG or NetworkX files.")],
     state: Annotated[
         Path | None,
-        typer.Option(help="Where its state is kept, outside the kit; MEMBER.state next to it."),
+        typer.Option(
+            help="Folder for its state, outside the kit; default: MEMBER.state next to it."
+        ),
     ] = None,
     detach: Detach = False,
 ) -> None:
-    """Check a member's graphs against the terms, and start its agent."""
+    """Check a member's graphs against the terms, start its agent, and restart it if it dies."""
     _check_extra()
     from motifair.consortium.agent_process import HANDLER, settings_of
     from motifair.consortium.transports.nvflare import processes
@@ -133,10 +135,12 @@ def start_agent(
 
 @app.command()
 def stop(
-    kit: Annotated[Path | None, typer.Option(help="Only what was started from this kit.")] = None,
+    kit: Annotated[
+        Path | None, typer.Option(help="Stop only what was started from this kit.")
+    ] = None,
     folder: Folder = HERE,
 ) -> None:
-    """Stop what was started here from the kits of a folder, or from one kit, for good."""
+    """Stop all processes on this machine started from the kits of a folder, or from one kit."""
     _check_extra()
     from motifair.consortium.transports.nvflare import stopping
 
@@ -153,19 +157,19 @@ def stop(
 
 @app.command()
 def run(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False) -> None:
-    """Train until all rounds are done; after an interruption the same command goes on."""
+    """Train until all rounds are done; after an interruption, run it again to continue."""
     operator = _operator(folder)
     from motifair.consortium.operate import run_federation, status
     from motifair.consortium.operator_folder import OPERATOR
     from motifair.consortium.transports.nvflare.stopping import keeping
 
     console = Console(stderr=True)
-    told = [-1]
+    printed = [-1]
 
     def watch() -> None:
         now = status(operator, run)
-        if now.round > told[0]:
-            told[0] = now.round
+        if now.round > printed[0]:
+            printed[0] = now.round
             console.print(f"round {now.round} of {operator.terms.config.rounds}")
 
     with keeping(operator.kit(OPERATOR)):
@@ -175,12 +179,12 @@ def run(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False) ->
 
 @app.command()
 def status(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False) -> None:
-    """Say how far a run is, who was there in its last round, and what runs here."""
+    """Show the progress of a run, the members of its last round, and what runs here."""
     operator = _operator(folder)
-    from motifair.consortium.operate import status as look
+    from motifair.consortium.operate import status as run_status
     from motifair.consortium.transports.nvflare.stopping import engine, keeper
 
-    now = look(operator, run)
+    now = run_status(operator, run)
     lines = now.entry.lines if now.entry else ()
     about: dict[str, Any] = {
         "run": run,
@@ -199,23 +203,23 @@ def status(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False)
 
 @app.command()
 def privacy(folder: Folder = HERE, as_json: Json = False) -> None:
-    """Say what the terms promise of what a member's uploads give away."""
+    """Show the privacy guarantee of the terms for a member's uploads."""
     operator = _operator(folder)
-    from motifair.consortium.privacy import statement
+    from motifair.consortium.privacy import guarantee as privacy_guarantee
     from motifair.files import finite
 
     terms = operator.terms
-    said = finite(statement(terms.privacy, terms.config.rounds))
+    guarantee = finite(privacy_guarantee(terms.privacy, terms.config.rounds))
     if as_json:
-        typer.echo(json.dumps(said))
+        typer.echo(json.dumps(guarantee))
         return
-    for key, value in said.items():
+    for key, value in guarantee.items():
         typer.echo(f"{key}: {', '.join(value) if isinstance(value, list) else value}")
 
 
 def audit(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False) -> None:
-    """Compute every value and payoff again from the retained uploads; exit code 1 names the first
-    row that comes out otherwise.
+    """Recompute every value and payoff from the retained uploads; exit code 1 names the first row
+    that differs.
     """
     require("ledger", "An audit")
     from motifair.consortium.audit import audit as recompute
@@ -234,39 +238,41 @@ def audit(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False) 
 def demo(
     agents: Annotated[int, typer.Option(min=2, max=50, help="Number of members.")] = 10,
     rounds: Annotated[int, typer.Option(min=1, help="Communication rounds.")] = 20,
-    out: Annotated[Path, typer.Option(help="Folder for all of it.")] = Path("runs/federation"),
+    out: Annotated[Path, typer.Option(help="Folder for everything it writes.")] = Path(
+        "runs/federation"
+    ),
     measure: Annotated[
-        bool, typer.Option("--measure", help="Measure empty rounds of the engine as well.")
+        bool, typer.Option("--measure", help="Also measure empty rounds of the engine.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """All of it on one machine: real processes, mutual TLS, a ledger, verified and compared."""
+    """Run a whole federation on one machine: real processes, mutual TLS, a verified ledger."""
     _check_extra()
-    from motifair.consortium import demo as play
+    from motifair.consortium import demo as demo_module
 
     began, console = time.monotonic(), Console(stderr=True)
 
-    def tell(words: str) -> None:
-        console.print(f"{time.monotonic() - began:6.1f} s  {words}", highlight=False)
+    def tell(text: str) -> None:
+        console.print(f"{time.monotonic() - began:6.1f} s  {text}", highlight=False)
 
-    shown = play.demo(out, agents=agents, rounds=rounds, measure=measure, tell=tell)
-    found = {
-        "ledger fits": shown.verdict.fits,
-        "same in one process": shown.same_in_one_process,
-        "head": shown.verdict.head,
-        "median round, seconds": round(shown.times.round, 3),
-        "slowest agent, seconds": round(shown.times.slowest, 3),
+    result = demo_module.demo(out, agents=agents, rounds=rounds, measure=measure, tell=tell)
+    about = {
+        "ledger fits": result.verdict.fits,
+        "same in one process": result.same_in_one_process,
+        "head": result.verdict.head,
+        "median round, seconds": round(result.times.round, 3),
+        "slowest agent, seconds": round(result.times.slowest, 3),
     }
-    if shown.times.empty is not None and shown.times.ratio is not None:
-        found["empty engine round, seconds"] = round(shown.times.empty, 3)
-        found["round / (empty + slowest)"] = round(shown.times.ratio, 2)
-    _show(shown.operator, play.RUN, as_json, found)
-    if not (shown.verdict.fits and shown.same_in_one_process):
+    if result.times.empty is not None and result.times.ratio is not None:
+        about["empty engine round, seconds"] = round(result.times.empty, 3)
+        about["round / (empty + slowest)"] = round(result.times.ratio, 2)
+    _show(result.operator, demo_module.RUN, as_json, about)
+    if not (result.verdict.fits and result.same_in_one_process):
         raise typer.Exit(1)
 
 
 def _check_extra() -> None:
-    """Name the extra before anything is read or written; the modules below would name others."""
+    """Require the extra before anything is read or written; imports below would name another."""
     require("federation", "A federation between machines")
 
 
@@ -278,43 +284,43 @@ def _operator(folder: Path) -> OperatorFolder:
 
 
 def _kits(folder: Path) -> list[Path]:
-    """Return the kits of a folder; members' states may be next to them."""
+    """Return the kits of a folder, without members' state folders next to them."""
     return sorted(p for p in (folder / "kits").glob("*") if (p / "startup").is_dir())
 
 
 def _keep(
     kit: Path, start: Callable[[], EngineProcess], detach: bool, notes: Sequence[str] = ()
 ) -> None:
-    """Start a process and print notes; unless detached, start it again whenever it dies, until it
-    is stopped.
+    """Start a process and print notes; unless detached, restart it whenever it dies, until it is
+    stopped.
     """
     from motifair.consortium.transports.nvflare.stopping import keeping
 
     def begin() -> EngineProcess:
-        found = start()
-        for line in (f"{found.kit.name} is running; its log is {found.log}.", *notes):
+        process = start()
+        for line in (f"{process.kit.name} is running; its log is {process.log}.", *notes):
             typer.echo(line)
-        return found
+        return process
 
     if detach:
         begin()
         return
     with keeping(kit):
-        found = begin()
+        process = begin()
         while True:
             time.sleep(1)
-            if not found.alive():
-                typer.echo(f"{found.kit.name} died; starting it again.", err=True)
+            if not process.alive():
+                typer.echo(f"{process.kit.name} died; restarting it.", err=True)
                 try:
-                    found = start()
-                except MotifairError as error:  # others may be down, too: try until they are back
+                    process = start()
+                except MotifairError as error:  # the server may be down, too: retry
                     typer.echo(str(error), err=True)
 
 
 def _show(
-    operator: OperatorFolder, run: str, as_json: bool, found: dict[str, Any] | None = None
+    operator: OperatorFolder, run: str, as_json: bool, about: dict[str, Any] | None = None
 ) -> None:
-    """Print what each member was paid in all, and how accurate its model became."""
+    """Print balance and final accuracy of each member."""
     from motifair.consortium.rounds import RESULT
     from motifair.consortium.store.export import balance
     from motifair.consortium.store.ledger import open_ledger
@@ -325,7 +331,7 @@ def _show(
     result = read_json(operator.run(run) / RESULT)
     rows = [{**row, "accuracy": result["accuracy"].get(row["agent"])} for row in paid]
     if as_json:
-        typer.echo(json.dumps({"members": rows, **(found or {})}))
+        typer.echo(json.dumps({"members": rows, **(about or {})}))
         return
     table = Table(title=f"Run {run}, {result['rounds']} rounds")
     for column in rows[0]:
@@ -333,5 +339,5 @@ def _show(
     for row in rows:
         table.add_row(*(f"{v:.3f}" if isinstance(v, float) else str(v) for v in row.values()))
     Console().print(table)
-    for key, value in (found or {}).items():
+    for key, value in (about or {}).items():
         typer.echo(f"{key}: {value}")

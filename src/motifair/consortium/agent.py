@@ -1,7 +1,7 @@
-"""An agent at its member's site: one row, alone, which answers the server's tasks.
+"""A member's agent, which answers the server's tasks.
 
-What it knows is on disk by run and round before an answer leaves, so that a task which comes twice
-(because somebody crashed) gets the same answer, and nothing is trained twice over.
+Its state is saved by run and round before an answer is sent, so that a repeated task (after a
+crash) gets the same answer, and nothing is trained twice.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from motifair.consortium.member_data import MemberData
-from motifair.consortium.privacy import NOISE_KEY, check_asked, noise_secret, reveal
+from motifair.consortium.privacy import NOISE_KEY, check_task, noise_secret, reveal
 from motifair.consortium.terms import NAME, FederationTerms
 from motifair.consortium.wire import (
     FINISH,
@@ -44,13 +44,13 @@ CPU = torch.device("cpu")
 ROUNDS_KEPT = 3
 OTHER_TERMS = "the server's terms are not those this member agreed to"
 HEADS = "heads.jsonl"
-LOST = "a model to begin from is needed"  # in the answer of an agent that has no state any more
+LOST = "a model to begin from is needed"  # in the answer of an agent that lost its state
 
 
 @dataclass(frozen=True)
 class StoredRound:
-    """What is on disk of a round: the task (its digest) and the answer, the state that training
-    left, and the shared weights it started from.
+    """A round on disk: the digest of the task, the answer, the state after training, and the shared
+    weights before it.
     """
 
     task: str
@@ -60,7 +60,7 @@ class StoredRound:
 
 
 class MemberAgent:
-    """One member's agent; `sign` signs with its key, `seed` is its own secret."""
+    """One member's agent; `sign` signs with its key, `seed` is its secret."""
 
     def __init__(
         self,
@@ -91,31 +91,31 @@ class MemberAgent:
         self.shared = self.agents.shared
 
     def __call__(self, task: bytes) -> bytes:
-        """Answer a task of the server's with sealed bytes."""
+        """Return the sealed answer to a task of the server."""
         download = Download.decode(task)
         self._check(download)
         path = self._path(download.run, download.round)
-        found = _read(path)
-        if found is None or found.task != digest(task):
+        stored = _read(path)
+        if stored is None or stored.task != digest(task):
             if self.terms.privacy.noisy:
                 self._refuse_lost(download)
             do = {JOIN: self._join, TRAIN: self._train, FINISH: self._finish}[download.task]
             upload, state, before = do(download)
             answer = self._sealed(self._revealed(upload))
             if self.terms.privacy.noisy:
-                self._refuse_more(download, found, answer)
-            found = StoredRound(digest(task), answer, state, before)
+                self._refuse_more(download, stored, answer)
+            stored = StoredRound(digest(task), answer, state, before)
             path.parent.mkdir(parents=True, exist_ok=True)
             self._keep_head(download)
-            _write(path, found)
+            _write(path, stored)
             self._path(download.run, download.round - ROUNDS_KEPT).unlink(missing_ok=True)
-        return found.answer
+        return stored.answer
 
     def state(self, run: str) -> tuple[int, AgentsState]:
-        """Return the last round there is a state of, and that state."""
+        """Return the last round with a saved state, and that state."""
         last = max(self._rounds(run), default=None)
         if last is None:
-            raise MotifairError(f"'{self.name}' has taken no part in run {run} yet.")
+            raise MotifairError(f"'{self.name}' has not taken part in run {run} yet.")
         kept = _read(self._path(run, last))
         assert kept is not None
         return last, kept.state
@@ -131,10 +131,10 @@ class MemberAgent:
             raise MotifairError(f"there is no task '{download.task}'")
 
     def _refuse_lost(self, download: Download) -> None:
-        """Refuse a run that was answered before if its noise key or its rounds are lost: a new key,
-        or another count of answers, would let the server average noise away.
+        """Refuse a run that was answered before if its noise key or its rounds are lost: with a new
+        key, or another count of answers, the server could average noise away.
 
-        Whoever has joined a run keeps its last rounds, so only an invitation may find none.
+        An agent that joined a run has its last rounds, so only a task to join may find none.
         """
         run = download.run
         kept = bool(self._rounds(run))
@@ -147,10 +147,10 @@ class MemberAgent:
                 "again would reveal more than agreed: start a new run"
             )
 
-    def _refuse_more(self, download: Download, found: StoredRound | None, answer: bytes) -> None:
-        """Refuse what would give away more than the terms say, such as a second answer."""
-        check_asked(download, self.terms.config.rounds, max(self._rounds(download.run), default=-1))
-        if found is not None and unseal(found.answer)[0] != unseal(answer)[0]:
+    def _refuse_more(self, download: Download, stored: StoredRound | None, answer: bytes) -> None:
+        """Refuse an answer that would reveal more than agreed, such as a second one to a round."""
+        check_task(download, self.terms.config.rounds, max(self._rounds(download.run), default=-1))
+        if stored is not None and unseal(stored.answer)[0] != unseal(answer)[0]:
             raise MotifairError("this round was answered, and another answer would give more away")
 
     def _join(self, download: Download) -> tuple[Upload, AgentsState, Tensor]:
@@ -187,9 +187,9 @@ class MemberAgent:
         return upload, state, state.weights[:, self.shared]
 
     def _adopted(self, download: Download) -> AgentsState:
-        """Go on from the last round there is a state of, with what the server sent.
+        """Return the state after the last saved round, updated with what the server sent.
 
-        An agent that was away goes on from its own model, or from the server's where that came.
+        An agent that was absent continues from its own model, or from the server's if it was sent.
         """
         earlier = [r for r in self._rounds(download.run) if r < download.round]
         kept = _read(self._path(download.run, max(earlier))) if earlier else None
@@ -199,7 +199,7 @@ class MemberAgent:
             fresh = self._start()
             kept = StoredRound("", b"", fresh, fresh.weights[:, self.shared])
         if self.agents.alone is not None and kept.state.own is None:
-            # The terms had no models of agents' own before.
+            # The terms had no separate models of agents before.
             kept = replace(kept, state=replace(kept.state, own=self._start().own))
         if download.weights is not None:
             weights = kept.state.weights.clone()
@@ -244,7 +244,7 @@ class MemberAgent:
         return seal(content, self.sign(text))
 
     def _keep_head(self, download: Download) -> None:
-        """Note the head of the ledger, against which its history can be checked later."""
+        """Append the head of the ledger to the file that `ledger verify --heads` reads."""
         if download.head:
             with (self.folder / HEADS).open("a") as file:
                 file.write(head_line(download.run, download.number, download.head))
@@ -270,7 +270,7 @@ def _write(path: Path, kept: StoredRound) -> None:
 
 
 def _read(path: Path) -> StoredRound | None:
-    """Read what is kept of a round; None where there is nothing."""
+    """Read a stored round; None if there is none."""
     if not path.exists():
         return None
     try:
@@ -278,7 +278,9 @@ def _read(path: Path) -> StoredRound | None:
         answer = tensors["answer"].numpy().tobytes()
         return StoredRound(_metadata(path)["task"], answer, read_agents(tensors), tensors["before"])
     except (SafetensorError, OSError, KeyError) as error:
-        raise MotifairError(f"{path} is damaged; delete it, and the round is made anew.") from error
+        raise MotifairError(
+            f"{path} is damaged; delete it, and the round is computed again."
+        ) from error
 
 
 def _metadata(path: Path) -> dict[str, str]:

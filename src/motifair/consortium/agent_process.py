@@ -1,4 +1,4 @@
-"""A member's side: check its graphs, start its agent, and answer the server's tasks."""
+"""A member's agent process: check its graphs, make its agent, answer the server's tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 from motifair.consortium.agent import MemberAgent
 from motifair.consortium.keys import read_key, signer
 from motifair.consortium.member_data import MemberData, prepare_member_data, schema_features
-from motifair.consortium.privacy import statement
+from motifair.consortium.privacy import guarantee
 from motifair.consortium.terms import FederationTerms, read_terms
 from motifair.consortium.wire import FINISH, Download, Upload, unseal
 from motifair.errors import MotifairError
@@ -29,11 +29,11 @@ AUTHORITY = "authority.txt"  # in a state folder: which federation it belongs to
 
 
 def settings_of(
-    kit: Path, graphs: Path, state: Path | None, tell: Callable[[str], None] = lambda words: None
+    kit: Path, graphs: Path, state: Path | None, tell: Callable[[str], None] = lambda text: None
 ) -> dict[str, Any]:
-    """Check a member's graphs against the terms in its kit; return what its agent is made from.
+    """Check a member's graphs against the terms in its kit; return the settings of its agent.
 
-    `tell` is called with where the state is kept, what of the graphs is used, and what is ignored.
+    `tell` is called with the folder of the state, and what of the graphs is used or ignored.
     """
     from motifair.consortium.transports.nvflare.kits import name_of
 
@@ -48,10 +48,10 @@ def settings_of(
 
 
 def state_of(kit: Path) -> Path:
-    """Return where a member's state is kept unless its owner chooses another folder.
+    """Return the default folder of a member's state.
 
-    It is outside the kit, where the engine deletes folders and which `renew` replaces, and named
-    after the member, so that a renewed kit in the same place finds it. No member's name has a dot.
+    It is outside the kit, in which the engine deletes folders and which `renew` replaces, and named
+    after the member, so that a renewed kit in the same place uses it. No member's name has a dot.
     """
     from motifair.consortium.transports.nvflare.kits import name_of
 
@@ -59,7 +59,7 @@ def state_of(kit: Path) -> Path:
 
 
 def make_handler(name: str, settings: dict[str, Any]) -> Callable[[bytes], bytes]:
-    """Make the agent of a member; its model is exported when the run is finished."""
+    """Make the handler of a member's agent; it exports its model when the run is finished."""
     torch.set_num_threads(1)
     keep_freed_memory()
     terms, data, seed = _prepared(name, settings)
@@ -81,12 +81,12 @@ def make_handler(name: str, settings: dict[str, Any]) -> Callable[[bytes], bytes
 
 
 def _state_folder(kit: Path, chosen: Path | None, tell: Callable[[str], None]) -> Path:
-    """Return (and make) the folder of the state; one that 0.1 made in the kit is moved out."""
+    """Return the folder of the state, created if missing; move a state of 0.1 out of the kit."""
     place = (chosen or state_of(kit)).resolve()
     if place.is_relative_to(kit):
         raise MotifairError(
             f"{place} is in the startup kit, where the engine deletes folders and which a renewal "
-            "replaces; use a folder outside it, or leave --state out."
+            "replaces; use a folder outside it, or omit --state."
         )
     if chosen is None and (kit / "state").is_dir():
         _move_out(kit, place)
@@ -105,26 +105,28 @@ def _state_folder(kit: Path, chosen: Path | None, tell: Callable[[str], None]) -
 def _move_out(kit: Path, place: Path) -> None:
     from motifair.consortium.transports.nvflare.stopping import check_free
 
-    check_free(kit)  # an agent that is running would go on writing to the old place
+    check_free(kit)  # a running agent would continue to write to the old folder
     old = kit / "state"
     if place.exists():
         raise MotifairError(
-            f"There is a state in {old} and one in {place}; keep the one with the later rounds, "
-            "and move the other away."
+            f"There is a state in both {old} and {place}; keep the one with the later rounds, "
+            "and move the other elsewhere."
         )
     try:
         old.rename(place)
     except OSError as error:
         raise MotifairError(
             f"{old} cannot be moved out of the startup kit ({error.strerror}); move it to a folder "
-            "outside, and name that with --state."
+            "outside, and name it with --state."
         ) from error
 
 
 def _terms(name: str, kit: Path) -> FederationTerms:
     terms = read_terms(kit / "local" / "federation.toml")
     if name not in terms.members:
-        raise MotifairError(f"The terms in {kit} do not name '{name}'; ask for the present ones.")
+        raise MotifairError(
+            f"The terms in {kit} do not name '{name}'; ask the operator for the current ones."
+        )
     return terms
 
 
@@ -136,7 +138,7 @@ def _prepared(name: str, settings: dict[str, Any]) -> tuple[FederationTerms, Mem
 
 
 def _secret(state: Path) -> int:
-    """Return the member's own seed, which nobody else knows; it is drawn once."""
+    """Return the member's secret seed, drawn once."""
     path = state / "seed"
     state.mkdir(parents=True, exist_ok=True)
     if not path.exists():
@@ -162,7 +164,7 @@ def _export(agent: MemberAgent, download: Download, upload: Upload) -> None:
         "ledger_head": download.head,
         "classes": list(agent.terms.schema.classes),
         "privacy": {
-            **statement(agent.terms.privacy, agent.terms.config.rounds),
+            **guarantee(agent.terms.privacy, agent.terms.config.rounds),
             "covers": "what was sent to the server, not this model",
         },
     }

@@ -1,4 +1,4 @@
-"""Checkpoints of a deployed run on disk: one file, either whole or not there."""
+"""Checkpoints of a deployed run on disk: one file, written atomically."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STATE = tuple(f.name for f in fields(ServerState) if f.name != "memory")
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint."""
+    """Write a checkpoint atomically."""
     tensors: dict[str, Tensor] = {
         f"server.{name}": getattr(checkpoint.server, name).clone().contiguous() for name in _STATE
     }
@@ -38,7 +38,7 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
 
 
 def load_checkpoint(path: Path) -> Checkpoint | None:
-    """Read a checkpoint; None where there is none yet."""
+    """Read a checkpoint; None if there is none yet."""
     if not path.exists():
         return None
     try:
@@ -46,9 +46,9 @@ def load_checkpoint(path: Path) -> Checkpoint | None:
             about = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
-        raise MotifairError(f"{path} is damaged; put back a copy of it.") from error
+        raise MotifairError(f"{path} is damaged; restore it from a backup.") from error
     if about.get("format") != FORMAT:
-        raise MotifairError(f"{path} is no checkpoint of a run; use another folder.")
+        raise MotifairError(f"{path} is not a checkpoint of a run; use another folder.")
     roster = tuple(
         JoinedMember(j["name"], j["graphs"], tuple(j["motifs"]))
         for j in json.loads(about["roster"])

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from motifair.consortium.agent import LOST
 from motifair.consortium.keys import verifier
-from motifair.consortium.limits import REJECTED, believed_sizes, shorten, too_long, usual_length
+from motifair.consortium.limits import REJECTED, capped_sizes, shorten, too_long, usual_length
 from motifair.consortium.member_data import make_model
 from motifair.consortium.privacy import longest
 from motifair.consortium.terms import FederationTerms
@@ -255,7 +255,7 @@ class Coordinator:
     def _sizes(self, roster: Sequence[JoinedMember]) -> Tensor:
         """Return how many graphs each member trains on, as far as that is believed."""
         ratio = self.terms.max_size_ratio
-        return torch.tensor(believed_sizes([j.graphs for j in roster], ratio))
+        return torch.tensor(capped_sizes([j.graphs for j in roster], ratio))
 
     def _steps(self, roster: Sequence[JoinedMember]) -> Tensor:
         return self.method.steps(self._sizes(roster))

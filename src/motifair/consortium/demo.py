@@ -1,5 +1,5 @@
-"""A whole federation on one machine: real processes, mutual TLS, a ledger, and the same once more
-in this process to compare.
+"""A whole federation on one machine: real processes, mutual TLS, a ledger; then the same agents in
+this process, to compare.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class DemoTimes:
-    """Median seconds of a round, of the slowest agent's part in it, and, where that was measured,
-    of a round of the engine in which nobody does anything.
+    """Median seconds of a round, of the slowest agent in a round, and of an empty round of the
+    engine, if measured.
     """
 
     round: float
@@ -51,14 +51,14 @@ class DemoTimes:
 
     @property
     def ratio(self) -> float | None:
-        """A round against an empty one and the slowest agent."""
+        """Time of a round divided by that of an empty round plus the slowest agent."""
         return None if self.empty is None else self.round / (self.empty + self.slowest)
 
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What the demo found: the ledger, whether it fits, whether the same agents in one process give
-    the same ledger, and how long things took.
+    """Result of the demo: the ledger, its verdict, whether the same agents in one process give the
+    same ledger, and times.
     """
 
     operator: OperatorFolder
@@ -74,11 +74,11 @@ def demo(
     agents: int,
     rounds: int,
     measure: bool = False,
-    tell: Tell = lambda words: None,
+    tell: Tell = lambda text: None,
 ) -> DemoResult:
     """Provision, start, run, verify and compare a federation of agents with embedded graphs.
 
-    `measure` runs as many rounds again in which nobody does anything.
+    `measure` also runs as many empty rounds of the engine.
     """
     require("federation", "A federation between machines")
     if folder.exists() and any(folder.iterdir()):
@@ -89,7 +89,7 @@ def demo(
     tell("provisioning: a startup kit for the server, the operator and each member")
     operator.provision()
     with running(operator, HANDLER, tell):
-        tell("all members are in; training")
+        tell("all members are connected; training")
         run_federation(operator, RUN, watch=progress(operator, rounds, tell))
     empty = empty_round(operator, rounds, tell) if measure else None
     with open_ledger(operator.ledger, write=False) as ledger:
@@ -106,7 +106,7 @@ def demo(
 
 
 def prepare(operator: OperatorFolder, agents: int, rounds: int) -> None:
-    """Write each member's graphs, harmful and late members among them, and the terms."""
+    """Write the graphs of each member, some of them harmful or late, and the terms."""
     data = load_dataset(EMBEDDED, agents=agents, seed=0)
     options = {"partition": "domains", "test_fraction": 0.1, "skew": 0.5, "perturbation": "none"}
     split = make_split(data, agents=agents, seed=0, **options)  # type: ignore[arg-type]
@@ -115,20 +115,20 @@ def prepare(operator: OperatorFolder, agents: int, rounds: int) -> None:
         own = np.sort(np.concatenate([shares.train[k], shares.test[k]]))
         write_tu(split.graphs.select(own), graphs_of(operator, name))
     path = operator.write_terms("demo", agent_names(agents), _schema(split.graphs))
-    # Several local epochs, so that so few rounds teach something.
+    # Several local epochs, so that the model learns in few rounds.
     training = f"rounds = {rounds}\nlocal_epochs = 5"
     text = path.read_text().replace("rounds = 200", training)
     write_atomic(path, text.replace("port = 8002", f"port = {_free_port()}"))
 
 
 def graphs_of(operator: OperatorFolder, name: str) -> Path:
-    """Where a member of the demo has its graphs."""
+    """Return the folder of a member's graphs in the demo."""
     return operator.folder / "graphs" / name
 
 
 @contextmanager
 def running(operator: OperatorFolder, handler: str, tell: Tell) -> Iterator[None]:
-    """Start the server and all agents as processes of their own; stop them at the end."""
+    """Start the server and all agents as processes; stop them at the end."""
     from motifair.consortium.transports.nvflare.processes import start_server, start_site
     from motifair.consortium.transports.nvflare.stopping import end_engine, keeping
 
@@ -147,20 +147,20 @@ def running(operator: OperatorFolder, handler: str, tell: Tell) -> Iterator[None
 
 
 def progress(operator: OperatorFolder, rounds: int, tell: Tell) -> Callable[[], None]:
-    """Return what tells how far the run is."""
-    told = [-1]
+    """Return a callback that reports each new round."""
+    reported = [-1]
 
     def watch() -> None:
         now = status(operator, RUN).round
-        if now > told[0]:
-            told[0] = now
+        if now > reported[0]:
+            reported[0] = now
             tell(f"round {now} of {rounds}")
 
     return watch
 
 
 def in_one_process(operator: OperatorFolder) -> list[Entry]:
-    """Run the same agents in this process, with their own keys and seeds, on a ledger apart."""
+    """Run the same agents in this process, with their keys and seeds and a separate ledger."""
     scratch = operator.folder / "in-one-process"
     scratch.mkdir()
     handlers = {}
@@ -178,14 +178,14 @@ def in_one_process(operator: OperatorFolder) -> list[Entry]:
 
 
 def empty_round(operator: OperatorFolder, rounds: int, tell: Tell) -> float:
-    """Return the median seconds of a round in which agents only echo what they are sent."""
+    """Return the median seconds of a round in which agents only echo their tasks."""
     from motifair.consortium.transports.nvflare.segments import run_segment
 
     checkpoint = load_checkpoint(operator.run(RUN) / CHECKPOINT)
     assert checkpoint is not None
     size = max(len(task) for task in checkpoint.tasks.values())
     with running(operator, "motifair.consortium.transports.echo:make_echo", tell):
-        tell("rounds in which nobody does anything")
+        tell("empty rounds of the engine")
         run_segment(
             operator.kit(OPERATOR),
             members=operator.terms.members,
@@ -199,14 +199,14 @@ def empty_round(operator: OperatorFolder, rounds: int, tell: Tell) -> float:
 
 
 def _median_round(operator: OperatorFolder) -> float:
-    """Return the median of the seconds between one settled round and the next."""
+    """Return the median seconds between two rounds."""
     lines = (operator.run(RUN) / "times.txt").read_text().splitlines()
     times = [float(line.split()[1]) for line in lines]
     return statistics.median(np.diff(times).tolist() or [0.0])
 
 
 def _slowest(operator: OperatorFolder) -> float:
-    """Return the median over rounds of how long the slowest agent was at work."""
+    """Return the median over rounds of the slowest agent's seconds."""
     slowest: dict[int, float] = {}
     for name in operator.terms.members:
         for line in (state_of(operator.kit(name)) / "times.txt").read_text().splitlines():
@@ -221,7 +221,7 @@ def _schema(graphs: GraphSet) -> Schema:
 
 
 def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("localhost", 0))
-        port: int = found.getsockname()[1]
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        port: int = probe.getsockname()[1]
         return port

@@ -1,4 +1,4 @@
-"""The server's side, inside the engine: one segment of a run's rounds."""
+"""The server's driver, called by the engine: one segment of a run's rounds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from motifair.consortium.coordinator import Checkpoint, Coordinator
 from motifair.consortium.keys import signer
 from motifair.consortium.member_data import schema_features
 from motifair.consortium.operator_folder import OperatorFolder
-from motifair.consortium.privacy import statement
+from motifair.consortium.privacy import guarantee
 from motifair.consortium.rounds import Drive, server_model
 from motifair.consortium.store.lease import LedgerUnavailable
 from motifair.consortium.store.ledger import open_ledger
@@ -28,7 +28,7 @@ DRIVER = "motifair.consortium.driver:drive"
 
 
 def drive(transport: Transport, where: dict[str, Any]) -> None:
-    """Take a run some rounds further; leave a note of how the segment ended."""
+    """Run the rounds of one segment; write to segment.json how it ended."""
     torch.set_num_threads(1)
     operator, segment = OperatorFolder(Path(where["office"])), where["segment"]
     folder = operator.run(segment["run"])
@@ -51,8 +51,8 @@ def _drive(transport: Transport, operator: OperatorFolder, segment: dict[str, An
 
     with open_ledger(operator.ledger, write=True) as ledger:
         times = RoundTimes(folder / "times.txt")
-        go_on = Drive(transport, coordinator, ledger, folder, times, keep, signer(key))
-        return go_on(rounds=segment["rounds"])
+        run_rounds = Drive(transport, coordinator, ledger, folder, times, keep, signer(key))
+        return run_rounds(rounds=segment["rounds"])
 
 
 def _export(coordinator: Coordinator, checkpoint: Checkpoint, folder: Path) -> None:
@@ -64,7 +64,7 @@ def _export(coordinator: Coordinator, checkpoint: Checkpoint, folder: Path) -> N
         "ledger_head": checkpoint.entry.hash,
         "classes": list(terms.schema.classes),
         "privacy": {
-            **statement(terms.privacy, terms.config.rounds),
+            **guarantee(terms.privacy, terms.config.rounds),
             "covers": "what was sent to the server, and so this model",
         },
     }
@@ -73,12 +73,12 @@ def _export(coordinator: Coordinator, checkpoint: Checkpoint, folder: Path) -> N
 
 
 class RoundTimes:
-    """Writes down when each round was settled."""
+    """Writes a line with round and time for each entry."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def __call__(self, entry: Entry) -> None:
-        """Hear of an entry."""
+        """Record the time of an entry."""
         with self.path.open("a") as file:
             file.write(f"{entry.round} {time.time():.3f}\n")

@@ -1,4 +1,4 @@
-"""Signatures: each member signs its uploads with the private key of its certificate."""
+"""Private keys and signing: members sign uploads with the private keys of their certificates."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ except ModuleNotFoundError as error:
 
 
 def new_key() -> RSAPrivateKey:
-    """Make a key for who has no certificate: an operator's ledger, and members in tests."""
+    """Generate a key without a certificate: for an operator's ledger, and for members in tests."""
     return generate_private_key(65537, 2048)
 
 
 def write_key(path: Path, key: RSAPrivateKey) -> None:
-    """Write a private key that nobody but its owner can read."""
+    """Write a private key, readable by its owner only."""
     write_private(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
 
 
@@ -44,30 +44,28 @@ def read_key(path: Path) -> RSAPrivateKey:
     try:
         key = load_pem_private_key(path.read_bytes(), None)
     except (OSError, ValueError, TypeError) as error:
-        raise MotifairError(
-            f"{path} is no private key; put back the file as it was made."
-        ) from error
+        raise MotifairError(f"{path} is not a private key; restore the original file.") from error
     if not isinstance(key, RSAPrivateKey):
-        raise MotifairError(f"{path} is no RSA key; put back the file as it was made.")
+        raise MotifairError(f"{path} is not an RSA key; restore the original file.")
     return key
 
 
 def signer(key: RSAPrivateKey) -> Callable[[bytes], bytes]:
-    """Return what signs with a key; the same text always gets the same signature."""
+    """Return a function that signs with a key; the same text always gets the same signature."""
     return lambda text: key.sign(text, PKCS1v15(), SHA256())
 
 
 def certified_key(certificate: Path) -> str:
-    """Return the public key of a certificate as text."""
+    """Return the public key of a certificate as PEM."""
     try:
         public = x509.load_pem_x509_certificate(certificate.read_bytes()).public_key()
     except (OSError, ValueError) as error:
-        raise MotifairError(f"{certificate} is no certificate; provision again.") from error
+        raise MotifairError(f"{certificate} is not a certificate; provision again.") from error
     if not isinstance(public, RSAPublicKey):
         raise MotifairError(f"{certificate} holds no RSA key; provision again.")
     return public_text(public)
 
 
 def verifier(keys: Mapping[str, str]) -> Callable[[str, bytes, bytes], bool]:
-    """Return what checks that a member of `keys` signed a text."""
+    """Return a function that checks whether a member of `keys` signed a text."""
     return lambda name, text, signature: is_signed(keys[name], signature.hex(), text)

@@ -1,4 +1,4 @@
-"""What one member prepares of its own graphs, knowing nothing of the others'."""
+"""Preparation of one member's graphs, without knowledge of the others'."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from motifair.motifs.extract import count_motifs
 
 @dataclass(frozen=True)
 class MemberData:
-    """A member's training and test graphs as the model reads them, the keys of its motifs, and
-    what of the graphs is used.
+    """A member's encoded training and test graphs, the keys of its motifs, and what of its graphs
+    is used (`inputs`).
     """
 
     model: Model
@@ -38,17 +38,17 @@ class MemberData:
 def prepare_member_data(
     config: Config, schema: Schema, name: str, graphs: GraphSet, seed: int
 ) -> MemberData:
-    """Check graphs against the agreed schema, set test graphs aside, and encode both parts."""
+    """Check graphs against the agreed schema, hold out test graphs, and encode both parts."""
     graphs = conform(graphs, schema)
     method = make_method(config)
     features = schema_features(schema)
     model = make_model(config, schema)
     train, test = member_holdout(config, name, graphs, seed)
-    found = None
+    vocabulary = None
     if method.uses_motifs:
         labels = motif_labels(graphs, schema.features)
         counted = count_motifs(graphs, labels, rings=config.rings, max_ring=config.max_ring)
-        found = own_vocabulary(config, name, graphs, schema.features, train, counted)
+        vocabulary = own_vocabulary(config, name, graphs, schema.features, train, counted)
     extra = structure_inputs(graphs) if model.structure else None
 
     def shard(chosen: Ints, *, motifs: bool) -> Shard:
@@ -56,7 +56,7 @@ def prepare_member_data(
         return make_shard(
             graphs.select(chosen),
             features,
-            found.incidence if motifs and found else None,
+            vocabulary.incidence if motifs and vocabulary else None,
             summed=model.summed_inputs,
             structure=None if extra is None else extra[nodes],
         )
@@ -65,13 +65,13 @@ def prepare_member_data(
         model,
         shard(train, motifs=True),
         shard(test, motifs=False),
-        found.keys if found else (),
+        vocabulary.keys if vocabulary else (),
         describe_inputs(Dataset(graphs), schema.features, motifs=method.uses_motifs),
     )
 
 
 def member_holdout(config: Config, name: str, graphs: GraphSet, seed: int) -> tuple[Ints, Ints]:
-    """Return the numbers of a member's training and test graphs, by its own seed."""
+    """Return the indices of a member's training and test graphs, drawn with its seed."""
     if len(graphs) < 2:
         raise MotifairError(
             f"'{name}' has {len(graphs)} graph; a split into train and test needs at least 2."

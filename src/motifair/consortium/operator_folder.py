@@ -1,11 +1,11 @@
-"""The operator's folder: what was agreed on, who was let in, and what came of it.
+"""The operator's folder.
 
 federation.toml   the terms
-operator.key      by which every entry of the ledger is signed; operator.pub is its public key
-authority/        who can let anybody in
+operator.key      signs every entry of the ledger; operator.pub is its public key
+authority/        the certificate authority
 members/          the certificates of the members
 kits/             startup kits, to be handed out
-runs/RUN/         where a run stands, its uploads, its result and the server's model
+runs/RUN/         checkpoint, uploads and result of a run, and the server's model
 ledger.sqlite     the ledger, unless it is elsewhere
 """
 
@@ -35,7 +35,7 @@ SIGNING, PUBLIC = "operator.key", "operator.pub"
 
 @dataclass(frozen=True)
 class OperatorFolder:
-    """An operator's folder."""
+    """An operator's folder: its files, and the operations of the operator."""
 
     folder: Path
 
@@ -46,12 +46,12 @@ class OperatorFolder:
 
     @property
     def ledger(self) -> str:
-        """Where the ledger is: a URL, or a file, in this folder unless it says otherwise."""
+        """URL or file of the ledger; a relative path is in this folder."""
         where = self.terms.ledger
         return where if "://" in where else str(self.folder.resolve() / where)
 
     def kit(self, name: str) -> Path:
-        """The startup kit of a member, the server or the operator."""
+        """Return the startup kit of a member, the server or the operator."""
         kit = self.folder / "kits" / name
         if not kit.is_dir():
             raise MotifairError(
@@ -61,23 +61,23 @@ class OperatorFolder:
         return kit
 
     def run(self, name: str) -> Path:
-        """The folder of a run."""
+        """Return the folder of a run."""
         return self.folder / "runs" / name
 
     def keys(self) -> dict[str, str]:
-        """The members' public keys."""
+        """Return the members' public keys."""
         return {n: certified_key(self._certificate(n)) for n in self.terms.members}
 
     def signing_key(self) -> RSAPrivateKey:
-        """The key by which the operator signs every entry of the ledger: made once, in no kit.
+        """Return the operator's key that signs every entry of the ledger, made once and in no kit.
 
-        It is never replaced by another one, by which no run that began would fit any more.
+        It is never replaced: runs that started with it could not be verified with another one.
         """
         path, public = self.folder / SIGNING, self.folder / PUBLIC
         if not path.exists():
             if public.exists():
                 raise MotifairError(
-                    f"{path}, by which the ledger is signed, is missing; put back a copy of it."
+                    f"{path}, which signs the ledger, is missing; restore it from a backup."
                 )
             write_key(path, new_key())
         key = read_key(path)
@@ -86,7 +86,7 @@ class OperatorFolder:
         return key
 
     def write_terms(self, name: str, members: Sequence[str], schema: Schema) -> Path:
-        """Write a commented `federation.toml`; an existing one stays."""
+        """Write a commented `federation.toml`; refuse to overwrite one."""
         path = self.folder / TERMS
         if path.exists():
             raise MotifairError(f"{path} exists; edit it, or use another folder.")
@@ -95,7 +95,7 @@ class OperatorFolder:
         return path
 
     def members_terms(self) -> str:
-        """The `federation.toml` that members get: without where the ledger is."""
+        """Return the `federation.toml` for members: without the location of the ledger."""
         return members_toml(self.terms.given)
 
     def provision(self) -> list[Path]:
@@ -116,7 +116,7 @@ class OperatorFolder:
         return [kits[name] for name in (SERVER, OPERATOR, *terms.members)]
 
     def add(self, name: str) -> Path:
-        """Let a member in whom federation.toml names, from the next segment on."""
+        """Make the kit of a new member named in federation.toml; it can join the next segment."""
         from motifair.consortium.transports.nvflare.kits import add
 
         self._expect(name)
@@ -125,7 +125,7 @@ class OperatorFolder:
         return kit
 
     def renew(self, name: str) -> Path:
-        """Give somebody a new key and certificate."""
+        """Make a new kit, with a new key and certificate."""
         from motifair.consortium.transports.nvflare.kits import renew
 
         if name not in (SERVER, OPERATOR):
@@ -136,7 +136,7 @@ class OperatorFolder:
         return kit
 
     def remove(self, name: str) -> None:
-        """Lock a member out, whether or not federation.toml still names it."""
+        """Refuse a member's certificate, whether or not federation.toml still names it."""
         from motifair.consortium.transports.nvflare.operator import remove
 
         remove(self.kit(OPERATOR), name)
@@ -146,7 +146,7 @@ class OperatorFolder:
             raise MotifairError(f"{TERMS} does not name '{name}'; add it to the members first.")
 
     def _register(self, name: str) -> None:
-        """Keep a member's certificate; give it the terms it agrees to, and the operator's key."""
+        """Keep a member's certificate; put the terms and the operator's public key into its kit."""
         kit = self.folder / "kits" / name
         certificate = self._certificate(name)
         certificate.parent.mkdir(exist_ok=True)

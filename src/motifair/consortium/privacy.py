@@ -1,9 +1,8 @@
-"""What an agent's uploads give away, bounded: clipping, noise, and what an accountant says of it.
+"""Differential privacy of an agent's uploads: clipping, Gaussian noise, accounting.
 
-One unit is protected, and all of it at once: whatever one member holds. Replace all its graphs by
-others, and a clipped vector moves by at most twice its bound C; Gaussian noise of z·C in every
-component hides that much, as strongly as `statement` says. docs/privacy.md says what this is worth
-and what it does not cover.
+The protected unit is all data of one member. If all its graphs are replaced by others, a clipped
+vector moves by at most twice its bound C; Gaussian noise of z·C in every component hides that, as
+strongly as `guarantee` states. docs/privacy.md says what this is worth and what it does not cover.
 """
 
 from __future__ import annotations
@@ -36,16 +35,16 @@ IN_THE_CLEAR = ("motif keys", "number of training graphs", "final accuracy", "pr
 ROUNDING = 1e-6  # vectors travel in float32
 NOISE_KEY = "noise.key"
 _KEY_BYTES = 32
-_ORDERS = (1 + np.logspace(-6, 6, 1201)).tolist()  # of Rényi divergence; every one gives a bound
+_ORDERS = (1 + np.logspace(-6, 6, 1201)).tolist()  # of Rényi divergence; each gives a bound
 
 
 @dataclass(frozen=True)
 class Privacy:
-    """Section `[privacy]` of the terms; what is None is not in force.
+    """Section `[privacy]` of the terms; options that are None are off.
 
-    `clip_update` and `clip_prototype` bound the length of an update and of all prototypes of an
-    upload together; `noise_update` and `noise_prototype` are multiples of these bounds, the
-    standard deviation of what is added to each component; `delta` is the δ at which ε is stated.
+    `clip_update` and `clip_prototype` bound the L2 norm of an update and of all prototypes of an
+    upload together. `noise_update` and `noise_prototype` are the standard deviations of the noise
+    in each component, as multiples of these bounds. `delta` is the δ for which ε is stated.
     """
 
     clip_update: float | None = None
@@ -63,10 +62,12 @@ class Privacy:
                     f"noise_{what} is a multiple of clip_{what}; set clip_{what} in [privacy], too."
                 )
         if self.noisy and self.delta is None:
-            raise MotifairError("Noise is stated for a delta; set it in [privacy], such as 1e-5.")
+            raise MotifairError(
+                "Noise needs a delta, for which epsilon is stated; set it in [privacy], as 1e-5."
+            )
         if self.delta is not None and not self.noisy:
             raise MotifairError(
-                "delta means nothing without noise; set noise_update in [privacy], or remove delta."
+                "delta has no effect without noise; set noise_update in [privacy], or remove it."
             )
 
     @property
@@ -76,7 +77,7 @@ class Privacy:
 
 
 def make_privacy(given: Any) -> Privacy:
-    """Read section `[privacy]`; None, where there is no such section, protects nothing."""
+    """Check section `[privacy]`; None (no such section) means no protection."""
     if given is None:
         return Privacy()
     if not isinstance(given, Mapping):
@@ -91,8 +92,8 @@ def make_privacy(given: Any) -> Privacy:
 
 
 def check_privacy(privacy: Privacy, method: Method, size: int, max_norm: float) -> None:
-    """Refuse settings that would not be in force for a method whose updates have `size` components,
-    or would be in vain.
+    """Refuse settings that would have no effect, or protect nothing, for a method whose updates
+    have `size` components.
     """
     if privacy == Privacy():
         return
@@ -104,18 +105,20 @@ def check_privacy(privacy: Privacy, method: Method, size: int, max_norm: float) 
             "or remove [privacy]."
         )
     if privacy.clip_prototype and not sends:
-        raise MotifairError(f"{name} sends no prototypes as it is set; remove clip_prototype.")
+        raise MotifairError(
+            f"{name} sends no prototypes with these options; remove clip_prototype."
+        )
     if privacy.clip_update and not size:
         raise MotifairError(f"{name} sends no updates; remove clip_update.")
     if privacy.noisy and sends and not privacy.noise_prototype:
         raise MotifairError(
-            "Prototypes would go out without noise and give away what noise_update hides; set "
-            "clip_prototype and noise_prototype, too, or prototype_weight = 0 in [training]."
+            "Prototypes would be sent without noise and reveal what noise_update hides; also set "
+            "clip_prototype and noise_prototype, or prototype_weight = 0 in [training]."
         )
     if privacy.noisy and size and not privacy.noise_update:
         raise MotifairError(
-            "Updates would go out without noise and give away what noise_prototype hides; set "
-            "clip_update and noise_update, too."
+            "Updates would be sent without noise and reveal what noise_prototype hides; also set "
+            "clip_update and noise_update."
         )
     p, hidden = privacy, method.config.hidden
     fix = "raise max_norm in [federation], or lower clip_update"
@@ -126,10 +129,10 @@ def check_privacy(privacy: Privacy, method: Method, size: int, max_norm: float) 
         require("privacy", "The accountant of noise in [privacy]", ACCOUNTANT)
 
 
-def check_asked(task: Download, rounds: int, newest: int) -> None:
-    """Refuse a task that `statement` does not count: it counts one of each round, in order.
+def check_task(task: Download, rounds: int, newest: int) -> None:
+    """Refuse a task that `guarantee` does not count: it counts one answer a round, in order.
 
-    `newest` is the last round that was answered in this run, -1 if none was.
+    `newest` is the last round answered in this run, -1 if none.
     """
     ends = {JOIN: (0, 0), TRAIN: (1, rounds), FINISH: (rounds + 1, rounds + 1)}
     first, last = ends[task.task]
@@ -140,8 +143,8 @@ def check_asked(task: Download, rounds: int, newest: int) -> None:
 
 
 def reveal(upload: Upload, privacy: Privacy, secret: bytes) -> Upload:
-    """Return an upload as it may leave: arrays protected and, where there is noise, loss and
-    norm of the gradient withheld, for which the server has no use.
+    """Return an upload as it is sent: arrays protected and, with noise, without loss and norm of
+    the gradient, which the server does not use.
     """
     key = round_key(secret, upload.run, upload.round)
     update, prototypes = protect(upload.update, upload.prototypes, privacy, key)
@@ -152,7 +155,7 @@ def reveal(upload: Upload, privacy: Privacy, secret: bytes) -> Upload:
 def protect(
     update: Floats | None, prototypes: Floats | None, privacy: Privacy, key: bytes
 ) -> tuple[Floats | None, Floats | None]:
-    """Clip, then add noise, in float64; None stays None. `key` is that of the round."""
+    """Clip, then add noise, in float64; None stays None. `key` is the key of the round."""
     p = privacy
     return (
         _protected(update, p.clip_update, p.noise_update, key, "update"),
@@ -161,7 +164,7 @@ def protect(
 
 
 def longest(clip: float | None, noise: float | None, size: int) -> float:
-    """Return how long a vector of `size` components can be after `protect`.
+    """Return the largest length of a vector of `size` components after `protect`.
 
     >>> longest(None, None, 10), round(longest(0.5, None, 10), 5)
     (inf, 0.5)
@@ -174,16 +177,15 @@ def longest(clip: float | None, noise: float | None, size: int) -> float:
 
 
 def round_key(secret: bytes, run: str, round: int) -> bytes:
-    """Return the key of one round's noise, from a member's own secret."""
+    """Return the key of one round's noise, derived from a member's secret."""
     return hmac.digest(secret, json.dumps([run, round]).encode(), "sha256")
 
 
 def noise_secret(folder: Path) -> bytes:
-    """Return the secret that a member's noise in one run comes from; it is drawn once and stays in
-    `folder`.
+    """Return the secret of a member's noise in one run, drawn once and kept in `folder`.
 
-    It is not made from the member's key or seed: who made the startup kit has seen the key, and
-    a seed of 31 bits can be guessed.
+    It is not derived from the member's key or seed: the operator who made the startup kit has seen
+    the key, and a seed of 31 bits can be guessed.
     """
     path = folder / NOISE_KEY
     folder.mkdir(parents=True, exist_ok=True)
@@ -191,7 +193,7 @@ def noise_secret(folder: Path) -> bytes:
         write_atomic(path, _write_secret)
     secret = path.read_bytes()
     if len(secret) != _KEY_BYTES:
-        raise MotifairError(f"{path} is damaged; restore it, or start a new run.")
+        raise MotifairError(f"{path} is damaged; restore it from a backup, or start a new run.")
     return secret
 
 
@@ -209,12 +211,11 @@ def gaussian(key: bytes, count: int) -> NDArray[np.float64]:
     return np.concatenate([length * np.cos(angle), length * np.sin(angle)])[:count]
 
 
-def statement(privacy: Privacy, rounds: int) -> dict[str, Any]:
-    """Say what is promised of the updates and prototypes of a whole run: whatever can be seen in
-    them is at most e^ε times as probable, plus δ, as it would be with other graphs in the place of
-    all that a member holds.
+def guarantee(privacy: Privacy, rounds: int) -> dict[str, Any]:
+    """Return the privacy guarantee (ε, δ) for all updates and prototypes of a run: any observation
+    of them is at most e^ε times as probable, plus δ, as with all graphs of a member replaced.
 
-    Without noise nothing is promised: ε is infinite.
+    Without noise there is no guarantee: ε is infinite.
     """
     about: dict[str, Any] = {"epsilon": math.inf, "delta": None, "accountant": None}
     if privacy.noisy:
@@ -227,7 +228,7 @@ def statement(privacy: Privacy, rounds: int) -> dict[str, Any]:
 
 
 def _epsilon(privacy: Privacy, rounds: int) -> float:
-    """Compose one Gaussian mechanism a round and kind, and the prototypes sent on joining."""
+    """Compose one Gaussian mechanism per round and kind, and that of prototypes sent on joining."""
     from opacus.accountants import RDPAccountant
 
     accountant = RDPAccountant()
@@ -235,7 +236,7 @@ def _epsilon(privacy: Privacy, rounds: int) -> float:
         if noise is None:
             continue
         for _ in range(times):
-            # Replacing everything moves a vector by up to 2C, so noise z·C is z/2 times that.
+            # Replacing all data moves a vector by up to 2C, so noise z·C is z/2 times that.
             accountant.step(noise_multiplier=noise / 2, sample_rate=1.0)
     return float(accountant.get_epsilon(privacy.delta, alphas=_ORDERS))
 
@@ -247,15 +248,15 @@ def _protected(
         return array
     exact = array.astype(np.float64)
     if noise and not np.isfinite(exact).all():
-        exact = np.zeros_like(exact)  # that training failed would give something away, too
+        exact = np.zeros_like(exact)  # a failed training would reveal something, too
     length = float(np.linalg.norm(exact))
     if length > clip:
         exact *= clip / length
     if noise:
-        # Noise depends on what it hides: the same vector gets the same noise, so that an answer
-        # can be given again; another one gets another, so that they cannot be subtracted.
-        own = hmac.digest(key, what.encode() + b"\0" + exact.tobytes(), "sha256")
-        exact += noise * clip * gaussian(own, exact.size).reshape(exact.shape)
+        # Noise depends on the vector: the same vector gets the same noise, so that an answer can
+        # be repeated; another one gets other noise, so that they cannot be subtracted.
+        noise_key = hmac.digest(key, what.encode() + b"\0" + exact.tobytes(), "sha256")
+        exact += noise * clip * gaussian(noise_key, exact.size).reshape(exact.shape)
     return exact.astype(np.float32)
 
 
@@ -265,21 +266,21 @@ def _check_number(name: str, value: Any) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not 0 < value < math.inf:
         raise MotifairError(
-            f"{name} must be a number greater than 0, not {value}; without it, remove it from "
+            f"{name} must be a number greater than 0, not {value}; to turn it off, remove it from "
             "[privacy]."
         )
     if name == "delta" and value > 0.01:
         raise MotifairError(
-            f"delta = {value:g} would promise next to nothing; set it to 0.01 or less."
+            f"delta = {value:g} would guarantee next to nothing; set it to 0.01 or less."
         )
 
 
 def _check_norm(clip: float | None, noise: float | None, size: int, most: float, fix: str) -> None:
-    """Refuse noise so strong that the server would turn a vector of `size` components away."""
+    """Refuse noise so strong that the server would reject a vector of `size` components."""
     if noise and longest(clip, noise, size) > most:
         raise MotifairError(
             f"{size} components with this noise are up to {longest(clip, noise, size):.3g} long, "
-            f"but the server takes {most:g}; {fix}."
+            f"but the server accepts {most:g}; {fix}."
         )
 
 

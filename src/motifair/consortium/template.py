@@ -1,4 +1,4 @@
-"""The `federation.toml` that a new federation starts from, and the one that its members get."""
+"""Templates of `federation.toml`: for a new federation, and for its members."""
 
 from __future__ import annotations
 
@@ -10,54 +10,54 @@ from typing import Any
 from motifair.graphs.read import Schema
 
 _TEXT = """\
-# The terms of a federation. Every member gets a copy with its startup kit, without the line of the
-# ledger and without comments, and agrees to it by starting its agent; a server with other terms is
-# refused.
+# The terms of a federation. Every member gets a copy in its startup kit, without comments and
+# without the location of the ledger, and agrees to it by starting its agent, which refuses a server
+# with other terms.
 
 [federation]
 name = "{name}"
 members = [{members}]
-quorum = {quorum}        # uploads without which a round settles nothing
+quorum = {quorum}        # a round with fewer uploads is not settled
 deadline = 60.0    # seconds the server waits for uploads in a round
 max_norm = 1000.0  # an update longer than this counts as absent
-max_size_ratio = 2.0  # a member weighs at most as if it had so many times the median's graphs
+max_size_ratio = 2.0  # a member's graphs count at most as so many times the median's
 
 [server]
-host = "localhost"          # as members reach it
+host = "localhost"          # as members connect to it
 port = 8002
 ledger = "ledger.sqlite"    # or postgresql://user:password@host/database
-retain_uploads = true       # keep them, so that an auditor can recompute every value
+retain_uploads = true       # keep them for an audit, which recomputes every value
 
 [money]
 currency = "EUR"
 budget = "1000.00"              # paid out in a round
 max_penalty = "100.00"          # the most a member pays in a round
-max_total_penalty = "1000.00"   # and in all
+max_total_penalty = "1000.00"   # and in total
 
 [training]         # any option of motifair run
 method = "motifair"
 profile = "default"
 rounds = 200
 
-# [privacy]          # what uploads may give away; docs/privacy.md says what it is worth, and costs
+# [privacy]          # differential privacy of uploads; see docs/privacy.md for guarantee and cost
 #                    # (raw gradients cannot be protected: alignment_against = "all" in [training])
-# clip_update = 0.03       # longest update
+# clip_update = 0.03       # largest norm of an update
 # noise_update = 20.0      # noise in each component, as a multiple of that
-# clip_prototype = 100.0   # longest all prototypes of an upload together
+# clip_prototype = 100.0   # largest norm of all prototypes of an upload together
 # noise_prototype = 20.0
 # delta = 1e-5             # for which epsilon is stated
 
-[schema]           # what graphs look like; made from a sample by: motifair federation init --like
+[schema]           # of the graphs; made from a sample by: motifair federation init --like
 features = "{features}"
-columns = {columns}   # the node labels there are
+columns = {columns}   # node labels
 classes = {classes}
 width = {width}
 """
-OPERATORS_OWN = {"server": frozenset({"ledger"})}
+OPERATOR_ONLY = {"server": frozenset({"ledger"})}
 
 
 def federation_toml(name: str, members: Sequence[str], schema: Schema) -> str:
-    """Return commented terms, to be edited."""
+    """Return commented terms, ready to edit."""
     return _TEXT.format(
         name=name,
         members=", ".join(f'"{m}"' for m in members),
@@ -70,20 +70,20 @@ def federation_toml(name: str, members: Sequence[str], schema: Schema) -> str:
 
 
 def members_toml(given: Mapping[str, Any]) -> str:
-    """Return the terms as members get them, with the same digest.
+    """Return the terms for members, with the same digest.
 
-    They are written anew from what was read: a password may also be in a comment.
+    They are written from the parsed values: a comment may also hold a password.
     """
     lines = ["# The terms of a federation, which a member agrees to by starting its agent."]
     for section, values in given.items():
-        own = OPERATORS_OWN.get(section, frozenset())
+        hidden = OPERATOR_ONLY.get(section, frozenset())
         lines += ["", f"[{section}]"]
-        lines += [f"{_key(k)} = {_value(v)}" for k, v in values.items() if k not in own]
+        lines += [f"{_key(k)} = {_value(v)}" for k, v in values.items() if k not in hidden]
     return "\n".join(lines) + "\n"
 
 
 def _value(value: Any) -> str:
-    """Write a value as TOML.
+    """Return a value as TOML.
 
     >>> print(_value([1, 2.5, float("inf"), True, "a\\n\\x7f", {"b": "ü"}]))
     [1, 2.5, inf, true, "a\\n\\u007f", {b = "ü"}]
@@ -100,5 +100,5 @@ def _value(value: Any) -> str:
 
 
 def _key(name: str) -> str:
-    """Write a name as TOML, in quotes only where it needs them."""
+    """Return a key as TOML, in quotes only if needed."""
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _value(name)

@@ -1,4 +1,4 @@
-"""What the members of a federation agree on: `federation.toml`, checked and as one digest."""
+"""The terms of a federation: `federation.toml`, checked, and its digest."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from motifair.statements.entry import AgreedTerms
 
 SECTIONS = ("federation", "server", "money", "training", "privacy", "schema")
 SERVER = {"host": str, "port": int, "ledger": str, "retain_uploads": bool}
-_WORDS = {str: "a text in quotes", int: "a whole number", bool: "true or false"}
-# Options about sharing out graphs, repeating and measuring: a federation has its graphs already.
+_TYPE_NAMES = {str: "a text in quotes", int: "a whole number", bool: "true or false"}
+# Options for partitioning, repeating and measuring: members of a federation have their own graphs.
 SIMULATION_ONLY = frozenset(
     {
         "dataset", "splits", "fixed_split", "contribution", "agents", "partition", "skew",
@@ -38,8 +38,8 @@ NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 @dataclass(frozen=True)
 class Money:
-    """The currency and, in its smallest units, what is paid and what members can be made to pay:
-    the budget of a round, and the most one member pays in a round and in all.
+    """Currency with its number of decimal places and, in its smallest units, the budget of a round
+    and the largest penalty of a member per round and in total.
     """
 
     currency: str
@@ -51,11 +51,11 @@ class Money:
 
 @dataclass(frozen=True)
 class FederationTerms:
-    """Who takes part, for how long, what is trained, what is paid, and what data looks like.
+    """Terms of a federation: members, money, training, privacy and the schema of graphs.
 
-    Fewer than `quorum` uploads settle nothing; the server waits for them for `deadline` seconds. An
-    upload longer than `max_norm` counts as absent. A member is believed to have at most
-    `max_size_ratio` times as many graphs as the median member.
+    A round with fewer than `quorum` uploads is not settled; the server waits `deadline` seconds for
+    uploads. A member whose update is longer than `max_norm` counts as absent. Its number of graphs
+    counts at most as `max_size_ratio` times the median member's. `given` is the file's content.
     """
 
     name: str
@@ -76,12 +76,12 @@ class FederationTerms:
 
     @property
     def pays_by_value(self) -> bool:
-        """Whether members are paid by their value; else all who are present get the same."""
+        """Whether members are paid by value; otherwise all present members get the same."""
         return make_method(self.config).pays_by_value
 
     @property
     def digest(self) -> str:
-        """Return the digest of all that a member agrees to; members come and go without it."""
+        """The digest of all that a member agrees to; it does not depend on who the members are."""
         agreed = {
             "name": self.name,
             "deadline": self.deadline,
@@ -96,7 +96,7 @@ class FederationTerms:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def for_ledger(self, keys: Mapping[str, str], operator: str = "") -> AgreedTerms:
-        """Return the terms as the ledger holds them, with members' and operator's public keys."""
+        """Return the terms for the ledger, with the public keys of members and operator."""
         m = self.money
         return AgreedTerms(
             members={name: keys[name] for name in self.members},
@@ -121,7 +121,7 @@ def read_terms(path: Path) -> FederationTerms:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise MotifairError(
-            f"{path} cannot be read: {reason}; make one with: motifair federation init."
+            f"{path} cannot be read: {reason}; create it with: motifair federation init."
         ) from error
     except tomllib.TOMLDecodeError as error:
         raise MotifairError(f"{path} is not valid TOML: {error}.") from error
@@ -129,7 +129,7 @@ def read_terms(path: Path) -> FederationTerms:
 
 
 def make_terms(content: Mapping[str, Any]) -> FederationTerms:
-    """Check what `federation.toml` holds."""
+    """Check the content of `federation.toml` and return the terms."""
     for name in content:
         if name not in SECTIONS:
             raise MotifairError(
@@ -142,7 +142,7 @@ def make_terms(content: Mapping[str, Any]) -> FederationTerms:
     for name, value in server.items():
         if type(value) is not SERVER[name] or value == "":
             raise MotifairError(
-                f"{name} in [server] must be {_WORDS[SERVER[name]]}, not {value!r}."
+                f"{name} in [server] must be {_TYPE_NAMES[SERVER[name]]}, not {value!r}."
             )
     if "port" in server:
         _number(server, "port", least=1, most=65_535, whole=True)
@@ -170,22 +170,22 @@ def make_terms(content: Mapping[str, Any]) -> FederationTerms:
 def _section(
     content: Mapping[str, Any], name: str, needed: set[str], *, optional: Set[str] = frozenset()
 ) -> dict[str, Any]:
-    found = content.get(name, {})
-    if not isinstance(found, dict):
+    section = content.get(name, {})
+    if not isinstance(section, dict):
         raise MotifairError(f"[{name}] of federation.toml must be a section.")
-    for key in found:
+    for key in section:
         if key not in needed | optional:
             raise MotifairError(f"[{name}] has no '{key}'. {nearest(key, needed | optional)}")
-    missing = sorted(needed - found.keys())
+    missing = sorted(needed - section.keys())
     if missing:
-        raise MotifairError(f"federation.toml does not say '{missing[0]}'; add it to [{name}].")
-    return dict(found)
+        raise MotifairError(f"federation.toml has no '{missing[0]}'; add it to [{name}].")
+    return dict(section)
 
 
 def _name(name: Any, whose: str) -> str:
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise MotifairError(
-            f"{whose} is '{name}'; use small letters, digits and hyphens, at most 63 of them."
+            f"{whose} is '{name}'; use lower-case letters, digits and hyphens, at most 63 of them."
         )
     return name
 
@@ -213,17 +213,17 @@ def _number(
 
 def _money(content: Mapping[str, Any]) -> Money:
     names = ("budget", "max_penalty", "max_total_penalty")
-    found = _section(content, "money", {"currency", *names})
-    amounts = [_amount(name, found[name]) for name in names]
+    section = _section(content, "money", {"currency", *names})
+    amounts = [_amount(name, section[name]) for name in names]
     digits = max(max(0, -int(a.as_tuple().exponent)) for a in amounts)
     if digits > PLACES:
         raise MotifairError(f"Amounts have at most {PLACES} decimal places.")
     units = [int(a.scaleb(digits)) for a in amounts]
-    return Money(str(found["currency"]), digits, *units)
+    return Money(str(section["currency"]), digits, *units)
 
 
 def _amount(name: str, given: Any) -> Decimal:
-    """Read an amount of money, which is never a floating-point number."""
+    """Return an amount of money as a decimal; refuse a floating-point number."""
     try:
         amount = Decimal(given) if type(given) in (str, int) else Decimal("NaN")
     except InvalidOperation:
@@ -244,9 +244,9 @@ def _training(given: Any, members: int) -> Config:
     refuse_unused(config, given)
     if "payoff" in method.options and config.payoff != "paper":
         raise MotifairError(
-            f"payoff={config.payoff} is for simulations; a federation pays by value: leave it out."
+            f"payoff={config.payoff} is for simulations; a federation pays by value: remove it."
         )
-    # Others remember things by agent, lend graphs, or decide by clusters: that needs everyone.
+    # Other methods keep state by agent, exchange graphs or cluster agents: they need all agents.
     if not method.deployable:
         raise MotifairError(
             f"{config.method} runs in simulation only; use motifair, fedavg or fedprox."

@@ -1,4 +1,4 @@
-"""Whether an upload may count: everything a sealed answer must be before the server looks at it."""
+"""Validation of uploads: everything that is checked before the server uses one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Verify = Callable[[str, bytes, bytes], bool]
 
 @dataclass(frozen=True)
 class Accepted:
-    """An upload that counts, the SHA-256 of its bytes, and the agent's signature of it."""
+    """A valid upload, the SHA-256 of its bytes, and the agent's signature of it."""
 
     upload: Upload
     sha256: str
@@ -34,8 +34,8 @@ class Accepted:
 
 @dataclass(frozen=True)
 class Shape:
-    """What the arrays of an agent's uploads look like: components of an update, motifs, hidden
-    units; None where it must not send such an array.
+    """Expected shapes of the arrays of an upload: components of update and gradient, and (motifs,
+    hidden units) of prototypes; None for an array that must not be sent.
     """
 
     update: int | None
@@ -51,10 +51,10 @@ def open_upload(
     shape: Callable[[Upload], Shape],
     max_norm: float,
 ) -> Accepted:
-    """Read an answer to `task`; raise BadRecordError, with the reason, if it may not count.
+    """Read and validate an answer to `task`; raise BadRecordError, with the reason, if invalid.
 
-    `verify(agent, text, signature)` checks the agent's signature, `shape` says what the arrays of
-    such an upload must look like.
+    `verify(agent, text, signature)` checks the agent's signature, `shape` returns the expected
+    shapes of such an upload.
     """
     content, signature = unseal(sealed)
     upload = Upload.decode(content)
@@ -82,16 +82,16 @@ def _check_arrays(upload: Upload, shape: Shape, max_norm: float) -> None:
     }
     for name, expected in wanted.items():
         array = getattr(upload, name)
-        found = None if array is None else array.shape
-        if found != expected:
-            raise BadRecordError(f"{name} of shape {found} instead of {expected}")
+        shape_sent = None if array is None else array.shape
+        if shape_sent != expected:
+            raise BadRecordError(f"{name} of shape {shape_sent} instead of {expected}")
         if array is None:
             continue
         if not np.isfinite(array).all():
             raise BadRecordError(f"{name} with numbers that are not finite")
         if name == "gradient":  # a steep loss is not the member's fault
             continue
-        # Of an update the whole; of prototypes each, for one that overflows silences the others.
+        # The norm of a whole update, but of each prototype: one that overflows spoils the others.
         most = MOST_PROTOTYPE if name == "prototypes" else max_norm
         if np.linalg.norm(array.astype(np.float64), axis=-1).max(initial=0.0) > most:
             raise BadRecordError(f"{name} longer than {most:g}")

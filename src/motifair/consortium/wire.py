@@ -1,7 +1,7 @@
-"""What travels between a deployed server and its agents: typed records, as bytes.
+"""Wire format between a deployed server and its agents: typed records as bytes.
 
-A record is one safetensors file in memory: its arrays, and its plain values as JSON. Nothing in it
-is code, and the same record is always the same bytes, so that its hash can be signed.
+A record is one safetensors file in memory: arrays, and the other values as JSON. It contains no
+code, and encoding is deterministic, so that the hash of a record can be signed.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _KINDS: Mapping[str, Any] = {"str": str, "int": int, "float": float, "tuple[str,
 
 
 class BadRecordError(Exception):
-    """Bytes that are no record of the kind that was expected; says why."""
+    """Bytes that are not a valid record of the expected kind; the message is the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Record:
-    """What every record says of itself: the run, the round, the agent and the task it is about."""
+    """Fields of every record: run, round, agent and task."""
 
     run: str
     round: int
@@ -41,7 +41,7 @@ class _Record:
     ARRAYS: ClassVar[Mapping[str, type]] = {}
 
     def encode(self) -> bytes:
-        """Return the record as bytes."""
+        """Return the record as bytes, always the same for the same record."""
         plain = asdict(self)
         arrays = {n: plain.pop(n) for n in self.ARRAYS}
         about = {"schema": SCHEMA, "kind": type(self).__name__, **plain}
@@ -51,7 +51,7 @@ class _Record:
 
     @classmethod
     def decode(cls, content: bytes) -> Self:
-        """Read a record; refuse what is not one, or is of another version."""
+        """Read a record; raise BadRecordError if it is invalid or of another version."""
         about, arrays = _opened(content)
         if about.pop("schema", None) != SCHEMA or about.pop("kind", None) != cls.__name__:
             raise BadRecordError(f"not a version {SCHEMA} {cls.__name__.lower()}")
@@ -61,16 +61,16 @@ class _Record:
         for name, kind in plain.items():
             if not isinstance(about[name], kind):
                 raise BadRecordError(f"{name} is of another type than expected")
-        found: dict[str, Any] = dict.fromkeys(cls.ARRAYS)
+        present: dict[str, Any] = dict.fromkeys(cls.ARRAYS)
         for name, array in cls.unpack(arrays).items():
             if name not in cls.ARRAYS or array.dtype != cls.ARRAYS[name]:
                 raise BadRecordError(f"unexpected array {name} of type {array.dtype}")
-            found[name] = array
-        return cls(**about, **found)
+            present[name] = array
+        return cls(**about, **present)
 
     @classmethod
     def pack(cls, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Put arrays into the form in which they travel."""
+        """Return arrays in the form in which they are sent."""
         return arrays
 
     @classmethod
@@ -81,12 +81,12 @@ class _Record:
 
 @dataclass(frozen=True, kw_only=True)
 class Download(_Record):
-    """What the server sends one agent: its own reward `(D,)` and share of its own step to keep, the
-    prototypes `(k, H)` of the motifs it owns and which of them exist `(k,)`, and the head of the
-    ledger: the number of its last entry, and its hash. `weights (D,)` replaces the shared part of
-    its model: for an agent that was away.
+    """A task for one agent: its reward `(D,)` and the share of its own step to keep (`retained`),
+    the prototypes `(k, H)` of its motifs and which of them exist (`active`, `(k,)`), and number and
+    hash of the last entry of the ledger (`head`). `weights` `(D,)` replaces the shared part of its
+    model, for an agent that was absent.
 
-    `terms` is the digest of what all agreed on.
+    `terms` is the digest of the agreed terms.
     """
 
     terms: str
@@ -107,7 +107,7 @@ class Download(_Record):
 
     @classmethod
     def pack(cls, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """A reward that is mostly zeros travels as places and values."""
+        """Encode a reward that is mostly zeros as indices and values."""
         reward = arrays.get("reward")
         if reward is None or 2 * np.count_nonzero(reward) > reward.size:
             return arrays
@@ -134,10 +134,10 @@ class Download(_Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Upload(_Record):
-    """What an agent sends: when it joins, how many graphs it trains on, the keys of its motifs and
-    their prototypes under the initial model; after training its update `(D,)`, its mean gradient
-    where the method asks for it, the norm of the last one, prototypes `(k, H)`, and the loss; at
-    the end its accuracy on its own test graphs.
+    """An agent's answer. On joining: its number of training graphs, and the keys of its motifs with
+    their prototypes under the initial model. After training: its update `(D,)`, its mean gradient
+    if the method uses it, the norm of the last gradient, prototypes `(k, H)`, and the loss. At the
+    end: its accuracy on its test graphs.
     """
 
     graphs: int = 0
@@ -162,12 +162,12 @@ def digest(content: bytes) -> str:
 
 
 def seal(content: bytes, signature: bytes) -> bytes:
-    """Put a signature in front of what was signed."""
+    """Return content with its signature in front."""
     return len(signature).to_bytes(2, "big") + signature + content
 
 
 def unseal(sealed: bytes) -> tuple[bytes, bytes]:
-    """Take content and signature apart."""
+    """Return content and signature of sealed bytes."""
     length = int.from_bytes(sealed[:2], "big")
     if len(sealed) < 2 + length:
         raise BadRecordError("cut off")
@@ -175,7 +175,7 @@ def unseal(sealed: bytes) -> tuple[bytes, bytes]:
 
 
 def _opened(content: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Read plain values and arrays, without trusting anything."""
+    """Return values and arrays of untrusted bytes."""
     try:
         length = int.from_bytes(content[:8], "little")
         header = json.loads(content[8 : 8 + length])

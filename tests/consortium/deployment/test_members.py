@@ -101,4 +101,4 @@ def test_who_was_removed_is_not_let_in_again(world: Consortium) -> None:
     words = ("--kit", world.operator.kit(LEAVING), "--graphs", world.graphs(LEAVING), "--detach")
     again = motifair("federation", "agent", "start", *words)
     assert again.returncode == 2
-    assert f"{LEAVING} was removed. Ask the operator to let it in again" in again.stderr
+    assert f"{LEAVING} was removed. Ask the operator to readmit it" in again.stderr

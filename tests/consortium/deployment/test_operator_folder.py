@@ -84,10 +84,10 @@ def test_an_operators_key_is_made_once_and_never_replaced(tmp_path: Path) -> Non
     first = public_text(operator.signing_key())
     assert public_text(operator.signing_key()) == first
     (tmp_path / "operator.key").unlink()
-    with pytest.raises(MotifairError, match="is missing; put back a copy of it"):
+    with pytest.raises(MotifairError, match="is missing; restore it from a backup"):
         operator.signing_key()
     (tmp_path / "operator.key").write_text("nonsense")
-    with pytest.raises(MotifairError, match="is no private key; put back the file as it was made"):
+    with pytest.raises(MotifairError, match="is not a private key; restore the original file"):
         operator.signing_key()
 
 

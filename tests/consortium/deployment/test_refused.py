@@ -218,7 +218,7 @@ def test_a_full_disk_stops_the_run_and_loses_nothing(world: Consortium) -> None:
         pytest.skip("needs a small disk of its own, which only root can mount")
     if THIRD not in world.parts:
         world.start_parts(THIRD)
-    with pytest.raises(MotifairError, match=r"disk .* is full; make room"):
+    with pytest.raises(MotifairError, match=r"disk .* is full; free some space"):
         run_federation(world.operator, "run-1", watch=lambda: fill_after_a_round(world, runs))
     assert 1 <= world.round("run-1") < ROUNDS
     world.check_books("run-1")

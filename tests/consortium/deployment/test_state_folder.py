@@ -76,7 +76,7 @@ def test_a_state_of_an_older_version_is_moved_out_once(made: Consortium, kit: Pa
 def test_of_two_states_none_is_overwritten(made: Consortium, kit: Path) -> None:
     old_state(kit)
     state_of(kit).mkdir()
-    with pytest.raises(MotifairError, match=r"There is a state in .* and one in .*; keep the one"):
+    with pytest.raises(MotifairError, match=r"There is a state in both .* and .*; keep the one"):
         start(made, kit)
     assert (kit / "state" / "heads.jsonl").exists()
     assert not list(state_of(kit).iterdir())

@@ -61,7 +61,7 @@ def stopped(world: Consortium) -> None:
     assert running_here(world) == []
     for name, process in world.started.items():
         assert process.poll() is not None
-        assert "starting it again" not in world.said(name)
+        assert "restarting it" not in world.said(name)
     world.started.clear()
 
 

@@ -165,7 +165,8 @@ def test_a_driver_that_is_not_ours_is_refused(federation):
     assert ending.how == "aborted"
     assert not lines
     assert (
-        "'subprocess:Popen' is no part of motifair" in federation.started["server"].log.read_text()
+        "'subprocess:Popen' is not a function of motifair"
+        in federation.started["server"].log.read_text()
     )
 
 
@@ -233,5 +234,5 @@ def test_a_second_server_and_a_server_that_is_not_there_are_named(federation, tm
     with pytest.raises(MotifairError, match=r"Port \d+ is in use"):
         federation.start_server()
     alone = Federation(tmp_path, ["a"])
-    with pytest.raises(MotifairError, match=r"cannot be reached. Is it started"):
+    with pytest.raises(MotifairError, match=r"cannot be reached. Check that it is running"):
         alone.start_site("a", wait=3)

@@ -128,5 +128,5 @@ def test_an_expired_certificate_is_named_with_its_day(folder, tmp_path):
 def test_a_folder_with_a_blank_is_refused_before_anything_is_started(folder, tmp_path):
     kit = tmp_path / "my kit"
     shutil.copytree(folder / "kits" / "a", kit)
-    with pytest.raises(MotifairError, match="path without blanks"):
+    with pytest.raises(MotifairError, match="path without spaces"):
         processes.start_site(kit, "motifair.consortium.transports.echo:make_echo", {})

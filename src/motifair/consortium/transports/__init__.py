@@ -1,8 +1,8 @@
-"""How bytes travel between the server and its agents.
+"""Transports: exchange of bytes between the server and its agents.
 
-The one seam is `exchange`: the server hands over one piece of bytes for each agent and gets back
-the replies that came in time, and for every other agent the reason in words. What the bytes mean is
-not known here. `inprocess` asks handlers in this process; `nvflare` asks agents on other machines.
+The interface is one method, `exchange`: the server passes bytes for each agent and gets the replies
+that arrived in time, and for every other agent the reason as a sentence. A transport does not know
+what the bytes mean. `inprocess` calls handlers in this process, `nvflare` agents on other machines.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 Handler = Callable[[bytes], bytes]
-"""An agent: takes the bytes of a task, returns the bytes of its reply."""
+"""An agent: maps the bytes of a task to the bytes of its reply."""
 
 OnReply = Callable[[str], None]
-"""Is told the name of each agent when its reply arrives, whatever it says; from any thread."""
+"""Callback with the name of each agent whose reply arrives, valid or not; from any thread."""
 
 
 def ignore_reply(name: str) -> None:
-    """Hear of a reply, and do nothing."""
+    """Default callback: do nothing."""
 
 
 class Transport(Protocol):
-    """What the server needs of an engine."""
+    """What the server needs from an engine."""
 
     def exchange(
         self, tasks: Mapping[str, bytes], deadline: float, on_reply: OnReply = ignore_reply
@@ -37,4 +37,4 @@ class Transport(Protocol):
 
 
 class EngineStopped(Exception):  # noqa: N818 -- nothing went wrong
-    """The engine ends the run: an operator aborted it, or too few agents are left."""
+    """Raised when the engine ends the run: the operator aborted it, or too few agents are left."""

@@ -1,4 +1,4 @@
-"""Rounds without content: what the engine alone costs, and whether it reaches everybody."""
+"""Echo agents and empty rounds, to measure the engine alone and to test connections."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from motifair.consortium.transports import Handler, Transport
 
 
 def make_echo(name: str, settings: dict[str, Any]) -> Handler:
-    """Make an agent that puts its name before what it was sent.
+    """Return an agent that replies with its name and the task.
 
     >>> make_echo("a", {})(b"task")
     b'a:task'
@@ -20,10 +20,10 @@ def make_echo(name: str, settings: dict[str, Any]) -> Handler:
 
 
 def drive(transport: Transport, where: dict[str, Any]) -> None:
-    """Exchange `rounds` pieces of `bytes` bytes with every member; write a line about each.
+    """Run `rounds` exchanges of `bytes` bytes with every member.
 
-    The lines go to `trial.jsonl` in the server's own `folder`: how long the round took, how each
-    reply begins and how long it is, and who failed.
+    Write a line about each to `trial.jsonl` in the server's `folder`: seconds, replies without
+    padding, their sizes, and failures.
     """
     plan = where["segment"]
     with (Path(where["folder"]) / "trial.jsonl").open("a") as lines:

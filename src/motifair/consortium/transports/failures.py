@@ -1,4 +1,4 @@
-"""A failure in words, as one agent may tell it to others."""
+"""Descriptions of failures that are safe to send to others."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ LONGEST = 500
 
 
 def describe_failure(error: BaseException) -> str:
-    """Say what went wrong without saying what the data were.
+    """Describe an exception without revealing data.
 
-    Only the sentences we wrote ourselves travel whole. Any other exception may quote an agent's
-    data, so its kind is all that is told; the details stand in the agent's own log.
+    Only messages of MotifairError are sent. Any other exception may quote an agent's data, so only
+    its type is sent; the agent's log has the details.
 
     >>> describe_failure(MotifairError("The graphs are gone. Put them back."))
     'The graphs are gone. Put them back.'

@@ -1,4 +1,4 @@
-"""All agents in this process, one after another."""
+"""Transport to agents in this process, one after another."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ logger = logging.getLogger(__name__)
 
 
 class InProcess:
-    """Asks one handler after another; what a handler raises is its agent's failure.
+    """Calls one handler after another; an exception of a handler is its agent's failure.
 
-    Each agent has the whole deadline to itself, for here the others do not work beside it.
+    The deadline applies to each agent separately, since they do not run in parallel here.
 
     >>> transport = InProcess({"a": lambda task: task.upper()})
     >>> transport.exchange({"a": b"x", "b": b"y"}, deadline=1.0)
@@ -28,7 +28,7 @@ class InProcess:
     def exchange(
         self, tasks: Mapping[str, bytes], deadline: float, on_reply: OnReply = ignore_reply
     ) -> tuple[dict[str, bytes], dict[str, str]]:
-        """Ask every agent of `tasks`."""
+        """Call the handler of every agent of `tasks`; see `Transport.exchange`."""
         replies: dict[str, bytes] = {}
         failures: dict[str, str] = {}
         for name, task in tasks.items():

@@ -1,4 +1,4 @@
-"""The server's side of a segment: the engine calls it, it calls our driver."""
+"""The server's side of a segment: called by the engine, calls our driver."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ POLL = 0.5
 
 
 def encode(content: Mapping[str, Any]) -> str:
-    """Write plain values as letters and digits.
+    """Return JSON values as letters and digits.
 
     >>> decode(encode({"path": "{x}"}))
     {'path': '{x}'}
@@ -42,15 +42,15 @@ def decode(text: str) -> Any:
 class SegmentController(Controller):
     """Runs `driver(transport, where)` for one segment.
 
-    `where` is what stands in the server's own `local/motifair.json`, with the `members` and the
-    `segment` that the job names, and the engine's `job`.
+    `where` is the content of the server's `local/motifair.json`, with the `members` and the
+    `segment` of the job, and the engine's id of the `job`.
     """
 
     def __init__(self, driver: str, members: list[str], segment: str, max_bytes: int) -> None:
-        """Take `segment` as `encode` made it.
+        """`segment` is the result of `encode`.
 
-        The engine writes a job's arguments from attributes of the same name; it would build
-        classes from dictionaries and replace what stands in braces.
+        The engine reads a job's arguments from attributes of the same name; it would build classes
+        from dictionaries and replace placeholders in braces.
         """
         super().__init__(task_check_period=0.05)
         self.driver, self.members, self.segment = driver, members, segment
@@ -60,10 +60,10 @@ class SegmentController(Controller):
         """Nothing to prepare."""
 
     def stop_controller(self, fl_ctx: FLContext) -> None:
-        """Nothing to put away."""
+        """Nothing to clean up."""
 
     def control_flow(self, abort_signal: Signal, fl_ctx: FLContext) -> None:
-        """Let the driver work; whatever it raises ends the segment, and stands in the log."""
+        """Run the driver; an exception ends the segment, and is logged."""
         kit = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_root_dir())
         try:
             job = {"members": self.members, "segment": decode(self.segment)}
@@ -89,9 +89,9 @@ class SegmentController(Controller):
 
 
 class NVFlareTransport:
-    """The transport a driver gets.
+    """The transport of a driver: one NVFlare task for each agent.
 
-    Every agent has a task of its own: a broadcast would send the first agent's bytes to all.
+    A broadcast would send the first agent's bytes to all.
     """
 
     def __init__(self, controller: SegmentController, abort: Signal, fl_ctx: FLContext) -> None:
@@ -100,15 +100,15 @@ class NVFlareTransport:
     def exchange(
         self, tasks: Mapping[str, bytes], deadline: float, on_reply: OnReply = ignore_reply
     ) -> tuple[dict[str, bytes], dict[str, str]]:
-        """Send each agent its own bytes; collect until all have replied or the deadline is over."""
+        """Send each agent its bytes; collect until all have replied or the deadline has passed."""
         results: dict[str, bytes | str] = {}
         arrived = threading.Condition()
         received = partial(self._received, results, arrived, on_reply)
-        standing = {
+        pending = {
             name: Task(TASK, pack(content), result_received_cb=received)
             for name, content in tasks.items()
         }
-        for name, task in standing.items():
+        for name, task in pending.items():
             self.controller.send(task, self.fl_ctx, targets=[name])
         end = time.monotonic() + deadline
         with arrived:
@@ -117,14 +117,14 @@ class NVFlareTransport:
                 if left <= 0:
                     break
                 arrived.wait(min(left, POLL))
-            found = dict(results)
-        for name in standing.keys() - found.keys():
-            self.controller.cancel_task(standing[name], TaskCompletionStatus.CANCELLED, self.fl_ctx)
+            in_time = dict(results)
+        for name in pending.keys() - in_time.keys():
+            self.controller.cancel_task(pending[name], TaskCompletionStatus.CANCELLED, self.fl_ctx)
         if self.abort.triggered:
             raise EngineStopped("the engine aborted the job")
-        late = {n: f"did not reply within {deadline:g} s" for n in tasks if n not in found}
-        failures = {n: reason for n, reason in found.items() if isinstance(reason, str)}
-        return {n: r for n, r in found.items() if isinstance(r, bytes)}, failures | late
+        late = {n: f"did not reply within {deadline:g} s" for n in tasks if n not in in_time}
+        failures = {n: reason for n, reason in in_time.items() if isinstance(reason, str)}
+        return {n: r for n, r in in_time.items() if isinstance(r, bytes)}, failures | late
 
     def _received(
         self,
@@ -134,7 +134,7 @@ class NVFlareTransport:
         client_task: ClientTask,
         fl_ctx: FLContext,
     ) -> None:
-        """Keep a reply under the name the engine has authenticated."""
+        """Store a reply under the name that the engine has authenticated."""
         try:
             result: bytes | str = unpack(client_task.result, self.controller.max_bytes)
         except RefusedError as refused:

@@ -1,4 +1,4 @@
-"""The site's side of a segment: the engine calls it, it calls the agent's handler."""
+"""The site's side of a segment: called by the engine, calls the agent's handler."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from motifair.consortium.transports.nvflare.payload import RefusedError, pack, u
 
 
 class AgentExecutor(Executor):
-    """Answers tasks with the handler that stands in the site's own `local/motifair.json`.
+    """Answers tasks with the handler named in the site's `local/motifair.json`.
 
     The file holds `handler`, the name of a function `make(name, settings) -> Handler`, and its
-    `settings`. A job has no say in it.
+    `settings`. A job cannot change it.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class AgentExecutor(Executor):
     def execute(
         self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal
     ) -> Shareable:
-        """Answer one task; whatever goes wrong is told in words, and the site lives on."""
+        """Answer one task; a failure is sent as a sentence, and the site keeps running."""
         try:
             if self.handler is None:
                 self.handler = make_handler(fl_ctx)
@@ -45,7 +45,7 @@ class AgentExecutor(Executor):
 
 
 def make_handler(fl_ctx: FLContext) -> Handler:
-    """Build the handler this site has chosen."""
+    """Make the handler that this site's settings name."""
     kit = Path(fl_ctx.get_prop(FLContextKey.WORKSPACE_OBJECT).get_root_dir())
     local = read_local(kit)
     handler: Handler = named(local["handler"])(fl_ctx.get_identity_name(), local["settings"])

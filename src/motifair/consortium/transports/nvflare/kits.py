@@ -1,12 +1,12 @@
-"""Startup kits: what the operator hands to each member, made by NVFlare's provisioning.
+"""Startup kits for the server, the operator and each member, made by NVFlare's provisioning.
 
 A federation's folder holds
 
-    authority/   the certificate authority; who has root.key can let anybody in
+    authority/   the certificate authority; with root.key anyone can be admitted
     kits/NAME/   one folder for each member, for the `server`, and for the operator
 
-A kit has its certificate, its private key and the authority's certificate in `startup/`, and its
-locked policy in `local/`. The operator keeps no member's key once the kit is handed over and
+A kit has its certificate, its private key and the authority's certificate in `startup/`, and a
+restrictive policy in `local/`. The operator keeps no member's key once the kit is handed over and
 deleted: a lost kit is not restored but renewed.
 """
 
@@ -89,7 +89,7 @@ def provision(
 
 
 def add(folder: Path, member: str) -> Path:
-    """Make the kit of a member who joins; the others need nothing new."""
+    """Make the kit of a new member; the others' kits stay valid."""
     check_names(_facts(folder)["admin"], [member])
     if (folder / "kits" / member).exists():
         raise MotifairError(f"{member} already has a kit. Renew it, or choose another name.")
@@ -97,10 +97,10 @@ def add(folder: Path, member: str) -> Path:
 
 
 def renew(folder: Path, member: str) -> Path:
-    """Make a new kit, with a new key and certificate, for somebody who had one.
+    """Make a new kit, with a new key and certificate, to replace an existing one.
 
-    `member` may also be `server` or the operator. What was written into the old kit's `local/` by
-    its owner is not in the new one.
+    `member` may also be `server` or the operator. What its owner changed in the old kit's `local/`
+    is not copied.
     """
     facts = _facts(folder)
     if member not in (SERVER, facts["admin"]):
@@ -109,11 +109,11 @@ def renew(folder: Path, member: str) -> Path:
 
 
 def issue(folder: Path, names: Sequence[str]) -> dict[str, Path]:
-    """Issue certificates in these names and put their kits into `folder/kits`."""
+    """Issue certificates for these names and put their kits into `folder/kits`."""
     facts, authority = _facts(folder), folder / "authority"
     root = (authority / "root.crt").read_bytes()
     key = load_pem_private_key((authority / "root.key").read_bytes(), password=None)
-    everybody = dict.fromkeys([SERVER, facts["admin"], *names])  # the engine makes no kit alone
+    everybody = dict.fromkeys([SERVER, facts["admin"], *names])  # NVFlare requires both
     project = Project(
         facts["name"], "", serialized_root_cert=root, root_private_key=key,
         participants=[_participant(n, facts) for n in everybody],
@@ -138,9 +138,9 @@ def issue(folder: Path, names: Sequence[str]) -> dict[str, Path]:
 
 
 def lock(kit: Path, name: str, admin: str) -> None:
-    """Leave only what a federation needs: no pushed code, no shell, no foreign class, no logs out.
+    """Restrict a kit to what is needed: no custom code, no shell, no other classes, no log upload.
 
-    The engine takes a file over its `.default`, and the defaults are open.
+    The engine prefers a file to its `.default`, and the defaults are permissive.
     """
     for sample in [*kit.glob("local/*.default"), *kit.glob("local/*.sample")]:
         if sample.name.startswith(("resources", "log_config")):
@@ -166,13 +166,13 @@ def lock(kit: Path, name: str, admin: str) -> None:
 
 
 def _owner_only(kit: Path) -> None:
-    """Let nobody but its owner read a kit; scripts stay executable."""
+    """Make a kit readable by its owner only; scripts stay executable."""
     for path in (kit, *kit.rglob("*")):
         path.chmod(path.stat().st_mode & 0o700)
 
 
 def _quiet(path: Path) -> None:
-    """Log once, not four times, and not every task."""
+    """Log each message once instead of four times, and not every task."""
     config = read_json(path)
     config["handlers"] = {"consoleHandler": config["handlers"]["consoleHandler"]}
     config["handlers"]["consoleHandler"]["formatter"] = "baseFormatter"
@@ -182,7 +182,7 @@ def _quiet(path: Path) -> None:
 
 
 def _lock_server(resources: dict[str, Any]) -> None:
-    """Take no logs, notice soon who is gone, and schedule the next segment at once."""
+    """Accept no logs, detect lost sites early, and schedule the next segment at once."""
     resources["servers"][0]["heart_beat_timeout"] = 60
     components = {c["id"]: c for c in resources["components"] if c["id"] != "log_receiver"}
     components["job_scheduler"]["args"] = {
@@ -192,9 +192,9 @@ def _lock_server(resources: dict[str, Any]) -> None:
 
 
 def set_state_paths(kit: Path) -> None:
-    """Let the server keep its own state in its kit, wherever that stands now.
+    """Point the server's state to its kit, wherever that is now.
 
-    The engine wants an absolute path, and would use one folder in /tmp for all servers.
+    The engine needs an absolute path; by default all servers share one folder in /tmp.
     """
     path = kit / "local" / "resources.json"
     resources = read_json(path)
@@ -206,7 +206,7 @@ def set_state_paths(kit: Path) -> None:
 
 
 def _lock_site(resources: dict[str, Any]) -> None:
-    """Send no logs, and start a killed worker again."""
+    """Send no logs, and restart a killed worker."""
     resources["allow_log_streaming"] = False
     components = {c["id"]: c for c in resources["components"] if c["id"] != "site_log_streamer"}
     components["process_launcher"]["path"] = LAUNCHER
@@ -214,7 +214,7 @@ def _lock_site(resources: dict[str, Any]) -> None:
 
 
 def check_names(admin: str, members: Sequence[str]) -> None:
-    """Refuse names the engine cannot use, and two members with one name."""
+    """Refuse names that the engine cannot use, and duplicate names."""
     if name_check(admin, "admin")[0]:
         raise MotifairError(f"The operator '{admin}' needs a name like operator@example.org.")
     for member in members:
@@ -232,26 +232,26 @@ def certificate(kit: Path) -> x509.Certificate:
     """Read the certificate of a kit."""
     path = next((p for p in kit.glob("startup/*.crt")), None)
     if path is None:
-        raise MotifairError(f"{kit} is no startup kit: it has no certificate in startup/.")
+        raise MotifairError(f"{kit} is not a startup kit: it has no certificate in startup/.")
     return x509.load_pem_x509_certificate(path.read_bytes())
 
 
 def name_of(kit: Path) -> str:
-    """Return whose kit it is: the name in its certificate, wherever the folder was moved."""
+    """Return the name in a kit's certificate, which does not depend on its folder."""
     common = certificate(kit).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(common[0].value)
 
 
 def check_certificate(kit: Path) -> None:
-    """Refuse a kit whose certificate has run out, or has not begun."""
-    found = certificate(kit)
+    """Refuse a kit whose certificate has expired, or is not valid yet."""
+    cert = certificate(kit)
     now = datetime.now(UTC)
-    if found.not_valid_after_utc <= now:
+    if cert.not_valid_after_utc <= now:
         raise MotifairError(
-            f"The certificate in {kit} expired on {found.not_valid_after_utc:%Y-%m-%d}. "
+            f"The certificate in {kit} expired on {cert.not_valid_after_utc:%Y-%m-%d}. "
             "Ask the operator for a renewed kit."
         )
-    if found.not_valid_before_utc > now + timedelta(minutes=5):
+    if cert.not_valid_before_utc > now + timedelta(minutes=5):
         raise MotifairError(f"The certificate in {kit} is not valid yet. Set this machine's clock.")
 
 
@@ -273,7 +273,7 @@ def _participant(name: str, facts: dict[str, Any]) -> Participant:
 
 
 class _QuietLogger:
-    """The engine would print what it makes."""
+    """Logger for provisioning, which would otherwise print to the terminal."""
 
     def debug(self, message: str) -> None:
         logger.debug(message)

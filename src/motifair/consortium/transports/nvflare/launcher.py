@@ -1,4 +1,4 @@
-"""A site's worker that dies is started again."""
+"""Launcher of a site's workers that restarts those that die."""
 
 from __future__ import annotations
 
@@ -19,32 +19,33 @@ PAUSE = 0.5
 
 
 class RestartingHandle(JobHandleSpec):
-    """Looks like one process to the engine, which aborts the job for everybody if a worker dies.
+    """Handle of a worker that is restarted when it dies; to the engine it looks like one process,
+    since the engine aborts the whole job when a worker dies.
 
-    A worker that was killed (by the system when memory is short, say) left nothing behind but what
-    is on the disk, and another takes its place, unless the engine itself ended it. One that fails
-    by itself is tried a few times; then this site stays away from the job, and the others go on.
+    All state of a worker is on disk, so a killed one (out of memory, say) is replaced, unless the
+    engine itself ended it. One that exits with an error is tried a few times; then this site leaves
+    the job, and the others continue.
     """
 
     def __init__(self, launch: Callable[[], ProcessHandle], code_file: Path) -> None:
-        """`code_file` is where a worker writes its exit code; the engine believes it first."""
+        """`code_file` is where a worker writes its exit code, which the engine reads first."""
         self.launch, self.code_file = launch, code_file
         self.lock, self.ended = threading.Lock(), threading.Event()
-        self.given_up = False
+        self.gave_up = False
         self.worker = launch()
 
     def terminate(self) -> None:
-        """End the worker for good."""
+        """End the worker and do not restart it."""
         with self.lock:
             self.ended.set()
             self.worker.terminate()
 
     def poll(self) -> Any:
-        """Return the engine's code of how the worker ended."""
-        return JobReturnCode.SUCCESS if self.given_up else self.worker.poll()
+        """Return the engine's return code of the worker."""
+        return JobReturnCode.SUCCESS if self.gave_up else self.worker.poll()
 
     def wait(self) -> None:
-        """Return when the worker has ended and will not be started again."""
+        """Wait until the worker has ended and will not be restarted."""
         killed = failed = 0
         while killed < MOST_KILLED and failed < MOST_FAILED:
             self.worker.wait()
@@ -58,14 +59,14 @@ class RestartingHandle(JobHandleSpec):
                     return
                 if killed < MOST_KILLED and failed < MOST_FAILED:
                     self.worker = self.launch()
-        self.given_up = True
+        self.gave_up = True
 
 
 class LastingLauncher(ClientProcessJobLauncher):
-    """The engine's launcher of a site, with workers that come back.
+    """The engine's launcher of a site, with workers that are restarted.
 
-    A site has one worker at a time: what is left of an earlier job (its server may have died, and
-    the site has not heard) ends before the next begins, for both would write the agent's state.
+    A site has one worker at a time: the worker of an earlier job (whose server may have died) is
+    ended before the next starts, since both would write the agent's state.
     """
 
     def __init__(self) -> None:

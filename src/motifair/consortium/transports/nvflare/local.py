@@ -1,4 +1,4 @@
-"""What a site itself has written down for its part, and the functions it names there."""
+"""Local settings of a server or site, `local/motifair.json`, and the functions they name."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ def read_local(kit: Path) -> dict[str, Any]:
     try:
         content = read_json(path)
     except (OSError, ValueError) as error:
-        raise MotifairError(f"{path} cannot be read ({error}). Start this part again.") from error
+        raise MotifairError(
+            f"{path} cannot be read ({error}). Restart this server or agent."
+        ) from error
     if not isinstance(content, dict):
-        raise MotifairError(f"{path} has no settings in it. Start this part again.")
+        raise MotifairError(f"{path} has no settings in it. Restart this server or agent.")
     return content
 
 
 def named(name: str) -> Callable[..., Any]:
-    """Return the function that is called "package.module:function".
+    """Return the function named "package.module:function".
 
     >>> named("motifair.errors:nearest").__name__
     'nearest'
@@ -41,16 +43,16 @@ def named(name: str) -> Callable[..., Any]:
         raise MotifairError(f"'{name}' names no function; write package.module:function.")
     module, _, function = name.partition(":")
     try:
-        found = getattr(import_module(module), function)
+        value = getattr(import_module(module), function)
     except (ImportError, AttributeError) as error:
         raise MotifairError(f"There is no function {name} here ({error}).") from error
-    if not callable(found):
+    if not callable(value):
         raise MotifairError(f"{name} is not a function.")
-    return found  # type: ignore[no-any-return]
+    return value  # type: ignore[no-any-return]
 
 
 def our_own(name: str) -> Callable[..., Any]:
-    """Like `named`, but only for what is defined in motifair: a job may name nothing else.
+    """Like `named`, but only for functions defined in motifair: a job may name no others.
 
     >>> our_own("motifair.files:json")
     Traceback (most recent call last):
@@ -58,7 +60,7 @@ def our_own(name: str) -> Callable[..., Any]:
     motifair.errors.MotifairError: motifair.files:json is not a function.
     """
     if name.startswith("motifair."):
-        found = named(name)
-        if getattr(found, "__module__", "").startswith("motifair."):
-            return found
-    raise MotifairError(f"'{name}' is no part of motifair; a job may name only what is.")
+        function = named(name)
+        if getattr(function, "__module__", "").startswith("motifair."):
+            return function
+    raise MotifairError(f"'{name}' is not a function of motifair; a job may name no others.")

@@ -1,4 +1,4 @@
-"""What the operator asks the server, from any machine: who is there, who may not come back."""
+"""The operator's requests to the server, from any machine: status, removing and readmitting."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from motifair.consortium.transports.nvflare.kits import check_certificate, name_
 from motifair.consortium.transports.nvflare.processes import address
 from motifair.errors import MotifairError
 
-# Without a handler the engine's warnings would go to the terminal.
+# Without a handler the engine's warnings would be printed to the terminal.
 logging.getLogger("nvflare").addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True)
 class ServerStatus:
-    """Since when the server works, when each site was last heard of, which jobs are at work."""
+    """Start time of the server, last contact of each connected site, and running jobs."""
 
     since: datetime
     sites: dict[str, datetime]
@@ -31,7 +31,7 @@ class ServerStatus:
 
 
 def status(admin_kit: Path) -> ServerStatus:
-    """Ask the server how it stands."""
+    """Return the status of the server."""
     with session(admin_kit) as opened:
         info = opened.get_system_info()
     return ServerStatus(
@@ -42,24 +42,24 @@ def status(admin_kit: Path) -> ServerStatus:
 
 
 def remove(admin_kit: Path, member: str) -> None:
-    """Keep a member out from now on, whatever certificate in that name it shows.
+    """Refuse all certificates in the name of a member from now on.
 
-    A renewed kit does not make the old one worthless: both bear the name. Who lost a kit is
-    removed and comes back under another name.
+    Renewing a kit does not invalidate the old one: both have the same name. A member that lost a
+    kit is removed and added under another name.
     """
     with session(admin_kit) as opened:
         opened.disable_client(member)
 
 
 def readmit(admin_kit: Path, member: str) -> None:
-    """Let a removed member in again."""
+    """Admit a removed member again."""
     with session(admin_kit) as opened:
         opened.enable_client(member)
 
 
 @contextlib.contextmanager
 def session(admin_kit: Path) -> Iterator[Session]:
-    """Speak to the server as the operator; whatever breaks that off is a `MotifairError`."""
+    """Open a session with the server as the operator; raise MotifairError on any failure."""
     check_certificate(admin_kit)
     server = "The server at {}:{}".format(*address(admin_kit))
     try:
@@ -68,13 +68,17 @@ def session(admin_kit: Path) -> Iterator[Session]:
     except AuthenticationError as error:
         raise MotifairError(f"{server} does not accept the operator's kit ({error}).") from error
     except Exception as error:
-        raise MotifairError(f"{server} cannot be reached ({error}). Is it started?") from error
+        raise MotifairError(
+            f"{server} cannot be reached ({error}). Check that it is running."
+        ) from error
     try:
         yield opened
     except Exception as error:
         if not type(error).__module__.startswith("nvflare."):
             raise  # the caller's own
-        raise MotifairError(f"{server} broke off ({type(error).__name__}: {error}).") from error
+        raise MotifairError(
+            f"{server} closed the connection ({type(error).__name__}: {error})."
+        ) from error
     finally:
         with contextlib.suppress(Exception):
             opened.close()

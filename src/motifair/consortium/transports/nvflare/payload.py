@@ -1,4 +1,4 @@
-"""Bytes as the engine carries them: one array and plain values, never a pickle."""
+"""Bytes in the engine's format: one array and JSON values, never a pickle."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ TASK = "motifair"
 
 
 class RefusedError(Exception):
-    """What arrived is not a payload, is too large, or says that the sender failed."""
+    """The message is not a payload, is too large, or reports a failure of the sender."""
 
 
 def pack(content: bytes, failure: str = "") -> Shareable:
-    """Wrap bytes, or a failure in words, for the way."""
+    """Return bytes, or the description of a failure, as a message of the engine."""
     array = np.frombuffer(content, dtype=np.uint8)
     return DXO(
         DataKind.APP_DEFINED, data={"bytes": array}, meta={"failure": failure}
@@ -23,7 +23,7 @@ def pack(content: bytes, failure: str = "") -> Shareable:
 
 
 def unpack(shareable: Shareable, max_bytes: int) -> bytes:
-    """Unwrap; raises `RefusedError` with a reason that can stand in a record."""
+    """Return the bytes of a message; raise `RefusedError` with a reason for the ledger."""
     code = shareable.get_return_code()
     if code != ReturnCode.OK:
         raise RefusedError(f"the engine returned {code}")

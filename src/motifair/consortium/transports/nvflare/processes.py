@@ -1,4 +1,4 @@
-"""Server and sites as processes: started from a kit, and watched through their log."""
+"""Processes of server and sites: started from a kit, monitored by their log."""
 
 from __future__ import annotations
 
@@ -48,37 +48,37 @@ STRANGE = re.compile(r"CERTIFICATE_VERIFY_FAILED|certificate verify failed", re.
 
 @dataclass(frozen=True)
 class EngineProcess:
-    """A part of a federation that was started from `kit`; its log is `kit/engine.log`."""
+    """A server or site that was started from `kit`; its log is `kit/engine.log`."""
 
     kit: Path
     process: psutil.Process
 
     @property
     def log(self) -> Path:
-        """Everything the engine says here."""
+        """Log file of the engine."""
         return self.kit / LOG
 
     def alive(self) -> bool:
-        """Tell whether the process still works."""
+        """Return whether the process is running."""
         return alive(self.process)
 
     def workers(self) -> list[psutil.Process]:
-        """Return the processes that do the work of the present segment."""
+        """Return the worker processes of the current segment."""
         with contextlib.suppress(psutil.NoSuchProcess):
             return list(self.process.children(recursive=True))
         return []
 
     def stop(self) -> None:
-        """End the process and its workers, gently at first."""
+        """End the process and its workers with SIGTERM, then SIGKILL."""
         end_engine(self.kit)
 
     def kill(self) -> None:
-        """End the process and its workers at once, as a lost machine would."""
+        """Kill the process and its workers at once, like a machine failure."""
         end_engine(self.kit, grace=0)
 
 
 def start_server(kit: Path, settings: Mapping[str, Any], *, wait: float = 60) -> EngineProcess:
-    """Start the server; `settings` is what drivers get as `where`. Returns when it listens."""
+    """Start the server and return when it listens; drivers get `settings` as `where`."""
     _, port = address(kit)
     if _listens("localhost", port):
         raise MotifairError(
@@ -93,41 +93,42 @@ def start_site(
 ) -> EngineProcess:
     """Start a site whose agent is made by `handler`, with `settings`.
 
-    Returns when the server has taken it in. A server that is not there is waited for.
+    Return when the site is registered with the server, which is waited for.
     """
     host, port = address(kit)
     running = _start(kit, "client", SITE, {"handler": handler, "settings": dict(settings)})
 
     def why() -> str:
         if _listens(host, port):
-            return f"The server at {host}:{port} does not take {name_of(kit)} in"
-        return f"The server at {host}:{port} cannot be reached. Is it started, and its port open"
+            return f"The server at {host}:{port} does not admit {name_of(kit)}"
+        there = f"The server at {host}:{port}"
+        return f"{there} cannot be reached. Check that it is running and its port open"
 
     return _ready(running, SITE_READY, wait, why)
 
 
 def running(kit: Path) -> EngineProcess | None:
-    """Return what was started from `kit`, here or by another command, if it still works."""
-    found = main_process(kit)
-    return EngineProcess(kit, found) if found else None
+    """Return the process that was started from `kit` by any command, if it is running."""
+    process = main_process(kit)
+    return EngineProcess(kit, process) if process else None
 
 
 def trouble(kit: Path) -> str | None:
-    """Say in one sentence what the log of a kit complains about, if it does.
+    """Return the known problem that the log of a kit shows, as a sentence; None if there is none.
 
-    The engine lets the same kit in twice, and the two push each other out again and again: that
-    is seen in the server's log only.
+    The engine admits the same kit twice, and the two evict each other repeatedly: only the server's
+    log shows that.
     """
     log = kit / LOG
     text = log.read_text(errors="replace")[-LOOK_BACK:] if log.exists() else ""
     evicted = Counter(EVICTED.findall(text))
     if twice := sorted(name for name, times in evicted.items() if times > 1):
         return (
-            f"{twice[0]} is running twice. Stop one of the two; if its owner knows of no other, "
-            "the kit was stolen: remove that name and add the member under another"
+            f"{twice[0]} is running twice. Stop one of the two; if its owner runs only one, its "
+            "kit was stolen: remove that name and add the member under another"
         )
     if REMOVED.search(text) and name_of(kit) != SERVER:
-        return f"{name_of(kit)} was removed. Ask the operator to let it in again"
+        return f"{name_of(kit)} was removed. Ask the operator to readmit it"
     if STRANGE.search(text) and name_of(kit) != SERVER:
         return (
             f"Server and {name_of(kit)} do not accept each other's certificates. "
@@ -137,24 +138,24 @@ def trouble(kit: Path) -> str | None:
 
 
 def address(kit: Path) -> tuple[str, int]:
-    """Return host and port of the server, as a kit knows them."""
+    """Return host and port of the server from a kit."""
     for path in kit.glob("startup/fed_*.json"):
         content = read_json(path)
         if "admin" in content:
             return content["admin"]["host"], int(content["admin"]["port"])
         host, _, port = content["servers"][0]["service"]["target"].rpartition(":")
         return host, int(port)
-    raise MotifairError(f"{kit} is no startup kit: it has no startup/fed_*.json.")
+    raise MotifairError(f"{kit} is not a startup kit: it has no startup/fed_*.json.")
 
 
 def _start(kit: Path, part: str, program: str, local: dict[str, Any]) -> EngineProcess:
-    """Start a program of the engine, with its log in a file and the kit as its folder."""
+    """Start a program of the engine in the kit's folder, with its log in a file."""
     kit = kit.resolve()
     if re.search(r"\s", str(kit)):
-        raise MotifairError(f"The engine cannot work in '{kit}'. Use a path without blanks.")
+        raise MotifairError(f"The engine cannot work in '{kit}'. Use a path without spaces.")
     check_certificate(kit)
     check_free(kit)
-    end_engine(kit)  # workers that a dead server or site left
+    end_engine(kit)  # workers left by a dead server or site
     if part == "server":
         set_state_paths(kit)
     write_local(kit, local)
@@ -163,7 +164,7 @@ def _start(kit: Path, part: str, program: str, local: dict[str, Any]) -> EngineP
         sys.executable, "-u", "-m", program, "-m", str(kit), "-s", f"fed_{part}.json",
         "--set", "secure_train=true", *identity, f"org={ORGANISATION}", "config_folder=config",
     ]  # fmt: skip
-    # Without the first, the kit's folder would be searched for modules to import.
+    # Without PYTHONSAFEPATH, modules would also be imported from the kit's folder.
     environment = {**os.environ, "PYTHONSAFEPATH": "1", "MALLOC_ARENA_MAX": "4"}
     if (kit / LOG).exists():
         (kit / LOG).replace(kit / f"{LOG}.1")
@@ -178,12 +179,12 @@ def _start(kit: Path, part: str, program: str, local: dict[str, Any]) -> EngineP
 def _ready(
     started: EngineProcess, sign: re.Pattern[str], wait: float, why: Callable[[], str]
 ) -> EngineProcess:
-    """Wait for the sign in the log; else stop it and say what is wrong."""
+    """Wait for `sign` in the log; if it does not appear, stop the process and raise an error."""
     end = time.monotonic() + wait
     while time.monotonic() < end and started.alive():
         if sign.search(started.log.read_text(errors="replace")):
             return started
-        if trouble(started.kit):  # it will not pass
+        if trouble(started.kit):  # waiting does not help
             break
         time.sleep(STEP)
     reason = trouble(started.kit) or why()

@@ -1,4 +1,4 @@
-"""One segment: an engine job of some rounds, submitted by the operator and watched to its end."""
+"""Segments: engine jobs of some rounds, submitted and monitored by the operator."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ How = Literal["done", "finished", "aborted", "lost", "refused", "timeout"]
 class SegmentResult:
     """How a segment ended.
 
-    `done`: the caller's own marker says so. `finished`: the driver returned. `aborted`: the engine
-    ended it, or the driver failed. `lost`: the server went away and forgot it. `refused`: it was
-    not taken, or not enough members were there. `timeout`: it was still at work. `back` names the
-    site for whose sake it was aborted.
+    `done`: the caller's `done` returned true. `finished`: the driver returned. `aborted`: the
+    engine ended it, or the driver failed. `lost`: the server was restarted and forgot it.
+    `refused`: it was not scheduled, or too few members were connected. `timeout`: it was still
+    running. `back` names the site that returned, if it was aborted for that.
     """
 
     how: How
@@ -46,11 +46,11 @@ def build_job(
     name: str, *, members: Sequence[str], driver: str, segment: Mapping[str, Any],
     min_sites: int, max_bytes: int,
 ) -> FedJob:  # fmt: skip
-    """Describe a segment for the engine. It names our classes; no code travels."""
+    """Return a segment as a job of the engine. It names our classes; no code is sent."""
     job = FedJob(name=name, min_clients=min_sites)
     job.set_app_packages(["motifair"])
     job.to_server(SegmentController(driver, list(members), encode(segment), max_bytes))
-    # Asked for work every 2 s and sent in pieces on request, a round would last seconds.
+    # By default sites poll every 2 s and arrays are sent in chunks: a round would take seconds.
     whole = {"np_download_chunk_size": 0}
     job.to_server({"server": {"task_request_interval": 0.1}, **whole})
     for member in members:
@@ -64,12 +64,12 @@ def run_segment(
     min_sites: int, timeout: float, done: Callable[[], bool] | None = None,
     awaited: Sequence[str] = (), max_bytes: int = MAX_BYTES,
 ) -> SegmentResult:  # fmt: skip
-    """Run one segment and say how it ended.
+    """Run one segment and return how it ended.
 
-    The driver gets `segment` and `members` beside what stands in the server's own file. `done` is
-    the caller's own sign that the segment has done its work: it is believed before the engine,
-    whose status may lag by a quarter of an hour when a site was lost. An `awaited` site that was
-    lost and is back cannot rejoin the segment, so that is aborted and the next one has everybody.
+    The driver gets `segment` and `members` in addition to the server's local settings. `done` tells
+    whether the segment has finished its work: it takes precedence over the engine's status, which
+    may lag by a quarter of an hour when a site was lost. An `awaited` site that was lost and is
+    back cannot rejoin a running segment, so that is aborted and the next one includes it.
     """
     end = time.monotonic() + timeout
     job = build_job(
@@ -93,27 +93,27 @@ def run_segment(
                 if back := idle_sites(opened):
                     opened.abort_job(name)
                     return SegmentResult("aborted", name, f"{back} is back, but not in it", back)
-            except Exception:  # the server is away, and may come back
+            except Exception:  # the server is down, and may come back
                 opened = None
                 stack.close()
             time.sleep(POLL)
     with contextlib.suppress(MotifairError), session(admin_kit) as opened:
         opened.abort_job(name)
-    return SegmentResult("timeout", name, "it was still at work, and was aborted")
+    return SegmentResult("timeout", name, "it was still running, and was aborted")
 
 
 def _clear(opened: Session, end: float) -> None:
-    """End what an operator who died has left: a site serves one segment at a time."""
+    """Abort jobs left by an operator that died: a site runs one segment at a time."""
     for job in opened.list_jobs():
         if not job["status"].startswith("FINISHED"):
-            with contextlib.suppress(Exception):  # what a dead server had is not at work any more
+            with contextlib.suppress(Exception):  # a job of a dead server is no longer running
                 opened.abort_job(job["job_id"])
     while opened.get_system_info().job_info and time.monotonic() < end:
         time.sleep(POLL)
 
 
 class IdleSites:
-    """Asks, now and then, who is there without work while the segment is at work."""
+    """Detects sites that are connected but not part of the running segment."""
 
     def __init__(self, job: str, members: Sequence[str]) -> None:
         self.job, self.members = job, members
@@ -121,7 +121,7 @@ class IdleSites:
         self.next = time.monotonic() + IDLE_POLL
 
     def __call__(self, opened: Session) -> str:
-        """Return who was twice in a row; '' if nobody was, or it is not yet time."""
+        """Return a site that was idle in two successive polls; '' if none, or between polls."""
         if time.monotonic() < self.next:
             return ""
         before, self.idle = self.idle, self._ask(opened)
@@ -131,14 +131,14 @@ class IdleSites:
     def _ask(self, opened: Session) -> set[str]:
         if opened.get_job_meta(self.job).get("status") != "RUNNING":
             return set()
-        there = {c.name for c in opened.get_system_info().client_info}
-        asked = [m for m in self.members if m in there]
-        found = opened.get_client_job_status(asked) if asked else None
-        return {f["client_name"] for f in found or () if f.get("status") == "no_jobs"}
+        connected = {c.name for c in opened.get_system_info().client_info}
+        asked = [m for m in self.members if m in connected]
+        jobs = opened.get_client_job_status(asked) if asked else None
+        return {j["client_name"] for j in jobs or () if j.get("status") == "no_jobs"}
 
 
 def _ended(opened: Session, job: str, began: float) -> SegmentResult | None:
-    """Ask the server; it forgets a job when it is started anew, but not the job's status."""
+    """Return how the job ended, None if it has not; a restarted server does not resume a job."""
     if opened.get_system_info().server_info.start_time != began:
         return SegmentResult("lost", job, "the server was restarted")
     status = str(opened.get_job_meta(job).get("status"))

@@ -1,9 +1,9 @@
-"""The engine's program of a site, without what lets a server reach a member's files.
+"""The engine's program of a site, without access of the server to a member's files.
 
 The engine deletes the folder KIT/JOB_ID when a job is deployed or removed, and accepts any name as
-a job id, `local` and `startup` included. It also has a command that prints any file, and checks
-rights only where the server asks for that. No setting changes either, so both are changed here
-before the engine's own program starts.
+a job id, including `local` and `startup`. It also has a command that prints any file, and checks
+permissions only if the server asks for it. No setting changes either, so both are patched here
+before the engine's program starts.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ logger = logging.getLogger(__name__)
 def check_job_id(job_id: str) -> None:
     """Refuse a job id that is not a UUID, as the engine's own server makes them."""
     if not is_valid_job_id(job_id):
-        # The engine turns the exception into a reply to the server, so the owner is told here.
+        # The engine sends the exception to the server, so it is logged for the owner here.
         logger.error("refused the job id %.80r of the server: it is not a UUID", job_id)
         raise ValueError("a job id must be a UUID")
 
 
 def restrict() -> None:
-    """Change the engine in this process: job ids are UUIDs, and no command prints files."""
+    """Patch the engine in this process: job ids are UUIDs, and no command prints files."""
     workspace.check_job_id = check_job_id  # every path made from a job id passes it
     processors = ClientRequestProcessors.request_processors
     processors[:] = [p for p in processors if not isinstance(p, ShellCommandProcessor)]

@@ -1,7 +1,7 @@
-"""What was started from a kit is found again, and ended.
+"""Find and end the processes that were started from a kit.
 
-Every process of the engine, workers included, has the path of its kit in its command line: so it is
-found whoever started it, and whatever became of that process.
+Every process of the engine, including workers, has the path of its kit in its command line, so it
+is found regardless of which process started it, and whether that one is still running.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from motifair.files import read_json, write_json
 KEEPER = "keeper.json"
 SITE = "motifair.consortium.transports.nvflare.site_train"
 PROGRAM = re.compile(rf"nvflare\.private\.fed\.app\.(server|client)\.\w+|{re.escape(SITE)}")
-GRACE = 3.0  # seconds between asking processes to end and killing them
-KEEPER_GRACE = 15.0  # a keeper first ends what it keeps
-KILLED = 10.0  # seconds that the system may take to remove what was killed
+GRACE = 3.0  # seconds between SIGTERM and SIGKILL
+KEEPER_GRACE = 15.0  # a keeper first ends its processes
+KILLED = 10.0  # seconds until a killed process must be gone
 STEP = 0.1
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def engine(kit: Path) -> list[psutil.Process]:
     """Return the engine's processes that belong to `kit`, and their children."""
-    place, found = str(kit.resolve()), {}
+    place, processes = str(kit.resolve()), {}
     for process in psutil.process_iter():
         words = command(process)
         if place in words and any(PROGRAM.fullmatch(word) for word in words):
-            found[process.pid] = process
+            processes[process.pid] = process
             with contextlib.suppress(psutil.Error):
-                found |= {child.pid: child for child in process.children(recursive=True)}
-    return [process for process in found.values() if alive(process)]
+                processes |= {child.pid: child for child in process.children(recursive=True)}
+    return [process for process in processes.values() if alive(process)]
 
 
 def main_process(kit: Path) -> psutil.Process | None:
-    """Return the server or site itself that was started from `kit`, unless it is dead."""
+    """Return the main process of the server or site started from `kit`, if it is running."""
     for process in engine(kit):
         if any(word.endswith("_train") for word in command(process)):
             return process
@@ -50,13 +50,13 @@ def main_process(kit: Path) -> psutil.Process | None:
 
 
 def keeper(kit: Path) -> psutil.Process | None:
-    """Return the process that is `keeping` what was started from `kit`, unless it is dead."""
+    """Return the process that supervises `kit` (see `keeping`), if it is running."""
     try:
         mark = read_json(kit / KEEPER)
         process = psutil.Process(mark["pid"])
     except (OSError, ValueError, psutil.NoSuchProcess):
         return None
-    # The number may be another process's by now.
+    # The pid may belong to another process by now.
     return process if command(process) == mark["command"] else None
 
 
@@ -74,8 +74,8 @@ def check_free(kit: Path) -> None:
 
 @contextlib.contextmanager
 def keeping(kit: Path) -> Iterator[None]:
-    """Keep what is started from `kit` inside: it ends with this process, however that ends, except
-    by SIGKILL; and `stop` ends this process first.
+    """Supervise what is started from `kit` inside this context: it ends with this process, however
+    that ends, except by SIGKILL; and `stop` ends this process first.
     """
     check_free(kit)
     with _unwound_by_signals():
@@ -88,17 +88,18 @@ def keeping(kit: Path) -> Iterator[None]:
 
 
 def stop(kit: Path) -> bool:
-    """End all that was started from `kit`; tell whether there was anything.
+    """End everything that was started from `kit`; return whether anything was running.
 
-    The keeper goes first, for it would start the others again. What does not end is an error.
+    The keeper is ended first, since it would restart the others. Raise MotifairError if a process
+    does not end.
     """
     first = keeper(kit)
-    was_there = bool(first or engine(kit))
+    was_running = bool(first or engine(kit))
     if first:
         _end(lambda: [first] if alive(first) else [], KEEPER_GRACE)
     end_engine(kit)
     (kit / KEEPER).unlink(missing_ok=True)
-    return was_there
+    return was_running
 
 
 def end_engine(kit: Path, grace: float = GRACE) -> None:
@@ -107,14 +108,14 @@ def end_engine(kit: Path, grace: float = GRACE) -> None:
 
 
 def alive(process: psutil.Process) -> bool:
-    """Tell whether a process still works."""
+    """Return whether a process is running (and is not a zombie)."""
     with contextlib.suppress(psutil.NoSuchProcess):
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     return False
 
 
 def command(process: psutil.Process) -> list[str]:
-    """Return the words of a command line; none where the process is dead, or may not be seen."""
+    """Return the command line of a process; [] if it is dead or not accessible."""
     try:
         return list(process.cmdline())
     except psutil.Error:
@@ -122,7 +123,7 @@ def command(process: psutil.Process) -> list[str]:
 
 
 def _end(find: Callable[[], list[psutil.Process]], grace: float) -> None:
-    """End processes until none is found: one that ends may have started another just before."""
+    """End processes until none is left: one that ends may just have started another."""
     if grace:
         _send(signal.SIGTERM, find())
     began = time.monotonic()
@@ -131,8 +132,8 @@ def _end(find: Callable[[], list[psutil.Process]], grace: float) -> None:
         if waited > grace + KILLED:
             numbers = ", ".join(str(process.pid) for process in left)
             raise MotifairError(
-                f"These processes cannot be killed: {numbers}. They wait for the system, for a "
-                "disk perhaps; try again, or restart the machine."
+                f"These processes cannot be killed: {numbers}. They are blocked in the system, by "
+                "a disk perhaps; try again, or restart the machine."
             )
         if waited >= grace:
             _send(signal.SIGKILL, left)
@@ -147,27 +148,27 @@ def _send(what: signal.Signals, processes: list[psutil.Process]) -> None:
             continue
         except psutil.AccessDenied as error:
             raise MotifairError(
-                f"Process {process.pid} is another user's. Stop it as that user."
+                f"Process {process.pid} belongs to another user. Stop it as that user."
             ) from error
 
 
 @contextlib.contextmanager
 def _unwound_by_signals() -> Iterator[None]:
-    """Let signals that end a process unwind it, once: what follows must not be interrupted.
+    """Turn the first terminating signal into SystemExit, and ignore further ones during cleanup.
 
-    Signals that are ignored, as `nohup` does it, stay so.
+    Signals that are ignored, as under `nohup`, stay ignored.
     """
 
     def leave(number: int, frame: object) -> None:
-        for s in heard:
+        for s in handled:
             signal.signal(s, signal.SIG_IGN)
         raise SystemExit(128 + number)
 
-    heard = {s: signal.getsignal(s) for s in SIGNALS if signal.getsignal(s) != signal.SIG_IGN}
-    for s in heard:
+    handled = {s: signal.getsignal(s) for s in SIGNALS if signal.getsignal(s) != signal.SIG_IGN}
+    for s in handled:
         signal.signal(s, leave)
     try:
         yield
     finally:
-        for s, handler in heard.items():
+        for s, handler in handled.items():
             signal.signal(s, handler)
