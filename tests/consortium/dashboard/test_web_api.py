@@ -199,6 +199,11 @@ def test_assets_can_be_kept_for_ever_and_are_a_fixed_list(asking: TestClient) ->
     answer = asking.get(address)
     assert "immutable" in answer.headers["cache-control"]
     assert answer.headers["content-encoding"] == "gzip"
+    again = asking.get(address, headers={"If-None-Match": answer.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    assert again.headers["cache-control"] == answer.headers["cache-control"]
+    older = asking.get(address.partition("=")[0] + "=000000000000")
+    assert older.headers["cache-control"] == "no-cache"
     for name in ("../app.py", "base.html", "%2e%2e%2fapp.py", "", "plotly.js/"):
         assert asking.get(f"/assets/{name}").status_code == 404
 

@@ -5,23 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
-from typing import Annotated
 
-from fastapi import FastAPI, HTTPException, Path, Request
+from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from motifair.consortium.dashboard.access import Access
 from motifair.consortium.dashboard.api import api, both
-from motifair.consortium.dashboard.assets import ASSETS
+from motifair.consortium.dashboard.assets import Assets
 from motifair.consortium.dashboard.dependencies import Desk, TheViewer
 from motifair.consortium.dashboard.guard import Guard
 from motifair.consortium.dashboard.pages import error_page, pages
 from motifair.consortium.dashboard.watcher import Feed
-
-FOREVER = "public, max-age=31536000, immutable"
 
 
 class Dashboard(FastAPI):
@@ -47,7 +46,8 @@ def make_app(feed: Feed, access: Access, hosts: Sequence[str] = ()) -> Dashboard
     app.state.desk, app.hosts = Desk(feed, access), hosts
     app.include_router(api)
     app.include_router(pages)
-    both(app.router, "/assets/{name}", include_in_schema=False)(_asset)
+    # Only what is public is compressed: sizes of compressed pages tell of what is secret in them.
+    app.router.routes.append(Route("/assets/{name}", GZipMiddleware(Assets(), compresslevel=6)))
     both(app.router, "/openapi.json", include_in_schema=False)(_schema)
     app.add_exception_handler(StarletteHTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
@@ -66,23 +66,6 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     with contextlib.suppress(asyncio.CancelledError):
         await watching
     feed.close()
-
-
-async def _asset(
-    name: Annotated[str, Path(max_length=100)], request: Request, v: str = ""
-) -> Response:
-    """One of the files that pages need."""
-    found = ASSETS.known.get(name)
-    if found is None:
-        raise HTTPException(404, "There is no such file.")
-    zipped = "gzip" in request.headers.get("accept-encoding", "")
-    about = {
-        "Cache-Control": FOREVER if v == found.version else "no-cache",
-        "Vary": "Accept-Encoding",
-    }
-    about |= {"Content-Encoding": "gzip"} if zipped else {}
-    content = found.zipped if zipped else found.content
-    return Response(content, media_type=found.kind, headers=about)
 
 
 async def _schema(request: Request, viewer: TheViewer) -> Response:

@@ -1,73 +1,71 @@
-"""Scripts and styles: a fixed list of files, read once, each under an address that never changes
-its content.
-"""
+"""Scripts and styles of the pages: a fixed list of files, served by starlette."""
 
 from __future__ import annotations
 
-import gzip
+import os
 import re
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from hashlib import sha256
 from importlib.resources import files
+from pathlib import Path
 
-# The style of reports is ours, too; plotly brings its own script.
+from starlette.datastructures import QueryParams
+from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+FOREVER = "public, max-age=31536000, immutable"
 FILES = {
-    "theme.css": ("motifair.report", "assets/theme.css"),
-    "dashboard.css": ("motifair.consortium.dashboard", "assets/dashboard.css"),
-    "dashboard.js": ("motifair.consortium.dashboard", "assets/dashboard.js"),
-    "icon.svg": ("motifair.consortium.dashboard", "assets/icon.svg"),
-    "plotly.js": ("plotly", "package_data/plotly.min.js"),
+    name: Path(str(files(package))) / path
+    for name, (package, path) in {
+        "theme.css": ("motifair.report", "assets/theme.css"),
+        "dashboard.css": ("motifair.consortium.dashboard", "assets/dashboard.css"),
+        "dashboard.js": ("motifair.consortium.dashboard", "assets/dashboard.js"),
+        "icon.svg": ("motifair.consortium.dashboard", "assets/icon.svg"),
+        "plotly.js": ("plotly", "package_data/plotly.min.js"),
+    }.items()
 }
-TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
-@dataclass(frozen=True)
-class Asset:
-    """One file."""
+class Assets(StaticFiles):
+    """Serve the files of the list at /assets/{name}, and nothing else of their folders.
 
-    name: str
+    A file asked for by `address`, with the version of its content, can be cached forever.
+    """
 
-    @cached_property
-    def content(self) -> bytes:
-        """What is in it."""
-        package, path = FILES[self.name]
-        return files(package).joinpath(path).read_bytes()
+    def get_path(self, scope: Scope) -> str:
+        """Return the name of the route; it is looked up in the list, never joined to a folder."""
+        return str(scope["path_params"]["name"])
 
-    @cached_property
-    def zipped(self) -> bytes:
-        """The same, compressed."""
-        return gzip.compress(self.content, 6, mtime=0)
+    def lookup_path(self, path: str) -> tuple[str, os.stat_result | None]:
+        """Return a file of the list."""
+        file = FILES.get(path)
+        return ("", None) if file is None else (str(file), file.stat())
 
-    @cached_property
-    def version(self) -> str:
-        """A name of its content."""
-        return sha256(self.content).hexdigest()[:12]
-
-    @property
-    def kind(self) -> str:
-        """Its media type."""
-        return f"{TYPES[self.name.rpartition('.')[2]]}; charset=utf-8"
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """Return a file with how long it can be cached."""
+        response = await super().get_response(path, scope)
+        asked = QueryParams(scope["query_string"]).get("v")
+        response.headers["Cache-Control"] = FOREVER if asked == version(path) else "no-cache"
+        return response
 
 
-class Assets:
-    """All there are; whatever else is asked for is not there."""
-
-    def __init__(self) -> None:
-        self.known = {name: Asset(name) for name in FILES}
-
-    def address(self, name: str) -> str:
-        """Return where a page finds one."""
-        return f"/assets/{name}?v={self.known[name].version}"
-
-    @cached_property
-    def plotly_styles(self) -> list[str]:
-        """Return the ids under which plotly looks for styles of its maps.
-
-        It would put them into the page itself, which our policy forbids, were they not there.
-        """
-        found = re.findall(rb'getElementById\("([0-9a-f]{64})"\)', self.known["plotly.js"].content)
-        return sorted({name.decode() for name in found})
+@cache
+def version(name: str) -> str:
+    """Return a hash of a file's content."""
+    return sha256(FILES[name].read_bytes()).hexdigest()[:12]
 
 
-ASSETS = Assets()
+def address(name: str) -> str:
+    """Return the address of a file in a page."""
+    return f"/assets/{name}?v={version(name)}"
+
+
+@cache
+def plotly_styles() -> list[str]:
+    """Return the ids of the style elements that plotly adds to a page for its maps.
+
+    The content security policy forbids that; plotly does not try where they exist.
+    """
+    ids = re.findall(rb'getElementById\("([0-9a-f]{64})"\)', FILES["plotly.js"].read_bytes())
+    return sorted({name.decode() for name in ids})

@@ -1,4 +1,4 @@
-"""What stands around every request and every answer: which hosts may be called, and headers."""
+"""Middleware around every request: allowed hosts, and security headers."""
 
 from __future__ import annotations
 
@@ -28,11 +28,14 @@ FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "via")
 
 
 class Guard:
-    """Refuses hosts that are not ours, and puts the security headers on every answer.
+    """Refuse requests for other hosts, and add the security headers to every answer.
 
-    A page elsewhere can let its own name point to this machine and so have a browser ask us; the
-    name in the request gives that away. `hosts` are ours, none for any. `alone` is true where
-    nobody needs a token: then what a proxy passes on is refused, too: it comes from elsewhere.
+    A page on another site can let its own name point to this machine, and a browser then sends
+    requests here (DNS rebinding); the Host header gives that away. `hosts` are the allowed names,
+    empty for any. `alone` is true where no token is needed: then what a proxy forwards is refused.
+
+    starlette's TrustedHostMiddleware would answer "Invalid host header" without naming the fix,
+    and reads `[::1]:8080` wrongly in versions that we allow.
     """
 
     def __init__(self, app: ASGIApp, hosts: Sequence[str], alone: bool) -> None:

@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from motifair.consortium.dashboard.access import LASTS, Viewer
 from motifair.consortium.dashboard.api import Form, PageNumber, both, page_of, stream
-from motifair.consortium.dashboard.assets import ASSETS
+from motifair.consortium.dashboard.assets import address, plotly_styles
 from motifair.consortium.dashboard.dependencies import COOKIE, Desk, TheDesk, TheViewer
 
 ROWS = 25  # entries on one page
@@ -32,9 +32,9 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     made.globals |= {
-        "asset": ASSETS.address,
+        "asset": address,
         "forms": list(Form),
-        "plotly_styles": lambda: ASSETS.plotly_styles,
+        "plotly_styles": plotly_styles,
     }
     made.filters |= {"path": lambda name: quote(name, safe="")}
     made.tests |= {"addressable": addressable}
