@@ -37,7 +37,7 @@ def dashboard(
         read_token,
     )
     from motifair.consortium.dashboard.serve import serve
-    from motifair.consortium.dashboard.watcher import Feed
+    from motifair.consortium.dashboard.watcher import Watcher
 
     if runs is not None and not runs.is_dir():
         raise MotifairError(f"There is no folder {runs}; name the operator's folder with --runs.")
@@ -49,4 +49,4 @@ def dashboard(
     def ready(address: str) -> None:
         typer.echo(f"The dashboard is at {address}; Ctrl-C stops it.")
 
-    serve(Feed(ledger, runs), access, host=host, port=port, names=names, ready=ready)
+    serve(Watcher(ledger, runs), access, host=host, port=port, names=names, ready=ready)

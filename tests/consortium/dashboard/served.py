@@ -17,7 +17,7 @@ from motifair.consortium.dashboard.access import Access
 from motifair.consortium.dashboard.app import make_app
 from motifair.consortium.dashboard.guard import LOOPBACK
 from motifair.consortium.dashboard.serve import Server
-from motifair.consortium.dashboard.watcher import Feed
+from motifair.consortium.dashboard.watcher import Watcher
 from motifair.consortium.store.ledger import open_ledger
 from motifair.statements.accounts import Accounts
 from motifair.statements.entry import Entry
@@ -39,7 +39,7 @@ def client(
     place: str, access: Access | None = None, runs: Path | None = None, **options: Any
 ) -> Iterator[TestClient]:
     """Speak to a dashboard without a socket."""
-    app = make_app(Feed(place, runs), access or Access(), LOOPBACK)
+    app = make_app(Watcher(place, runs), access or Access(), LOOPBACK)
     with TestClient(app, base_url="http://localhost", **options) as opened:
         yield opened
 
@@ -49,12 +49,12 @@ def served(
     place: str, access: Access | None = None, runs: Path | None = None, port: int = 0
 ) -> Iterator[str]:
     """Listen on a free port; yields the address."""
-    feed = Feed(place, runs)
-    app = make_app(feed, access or Access(), LOOPBACK)
+    watcher = Watcher(place, runs)
+    app = make_app(watcher, access or Access(), LOOPBACK)
     config = uvicorn.Config(
         app, host="127.0.0.1", port=port, log_level="warning", timeout_graceful_shutdown=1
     )
-    server = Server(config, feed)
+    server = Server(config, watcher)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
@@ -63,7 +63,7 @@ def served(
         yield f"http://127.0.0.1:{port}"
     finally:
         server.should_exit = True
-        feed.stop()
+        watcher.stop()
         thread.join(10)
     assert not thread.is_alive()
 

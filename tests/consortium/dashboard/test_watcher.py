@@ -12,50 +12,50 @@ from served import Writer
 
 from motifair.consortium.dashboard import watcher as feed_module
 from motifair.consortium.dashboard.curves import curves_of
-from motifair.consortium.dashboard.watcher import Feed
+from motifair.consortium.dashboard.watcher import Watcher
 from motifair.consortium.store.ledger import open_ledger
 from motifair.statements.verification import verify_run
 
 
-def look(feed: Feed) -> Feed:
-    feed.look()
-    return feed
+def look(watcher: Watcher) -> Watcher:
+    watcher.look()
+    return watcher
 
 
 def test_only_new_entries_are_read(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     writer = Writer(place)
     writer.round()
-    feed = look(Feed(place))
+    watcher = look(Watcher(place))
     read: list[tuple[str, int]] = []
-    entries = feed.ledger.entries
+    entries = watcher.ledger.entries
 
     def counted(run: str, after: int = -1) -> object:
         read.append((run, after))
         return entries(run, after)
 
-    monkeypatch.setattr(feed.ledger, "entries", counted)
-    look(feed)
+    monkeypatch.setattr(watcher.ledger, "entries", counted)
+    look(watcher)
     assert read == []
     writer.round()
-    look(feed)
+    look(watcher)
     assert read == [("live", 1)]
-    assert feed.views["live"].detail.summary.round == 2
-    feed.close()
+    assert watcher.views["live"].detail.summary.round == 2
+    watcher.close()
 
 
 def test_bit_by_bit_is_the_same_as_all_at_once(place: str) -> None:
     entries = books.make_run(rounds=8)
     books.write(place, entries[:1])
-    feed = look(Feed(place))
+    watcher = look(Watcher(place))
     for entry in entries[1:]:
         books.write(place, [entry])
-        look(feed)
-    whole = look(Feed(place))
-    (piecemeal,), (at_once,) = feed.views.values(), whole.views.values()
+        look(watcher)
+    whole = look(Watcher(place))
+    (piecemeal,), (at_once,) = watcher.views.values(), whole.views.values()
     same = {"checked_at": at_once.detail.summary.checked_at}
     summary = piecemeal.detail.summary.model_copy(update=same)
     assert piecemeal.detail.model_copy(update={"summary": summary}) == at_once.detail
-    assert curves_of(piecemeal.book, 500) == curves_of(at_once.book, 500)
+    assert curves_of(piecemeal.index, 500) == curves_of(at_once.index, 500)
     with open_ledger(place, write=False) as ledger:
         verdict = verify_run(ledger, books.RUN)
     assert (summary.head, summary.fits) == (verdict.head, verdict.fits) == (entries[-1].hash, True)
@@ -63,9 +63,9 @@ def test_bit_by_bit_is_the_same_as_all_at_once(place: str) -> None:
 
 def test_nothing_changes_as_long_as_nothing_happens(place: str) -> None:
     books.write(place, books.make_run())
-    feed = look(Feed(place))
-    version = feed.version
-    assert look(feed).version == version
+    watcher = look(Watcher(place))
+    version = watcher.version
+    assert look(watcher).version == version
 
 
 FORGED = [
@@ -80,12 +80,12 @@ FORGED = [
 @pytest.mark.parametrize(("statement", "named"), FORGED)
 def test_a_changed_row_is_named_as_verify_names_it(place: str, statement: str, named: str) -> None:
     books.write(place, books.make_run())
-    feed = look(Feed(place))
-    assert feed.views[books.RUN].detail.summary.fits
+    watcher = look(Watcher(place))
+    assert watcher.views[books.RUN].detail.summary.fits
     books.forge(place, statement)
-    look(feed)
-    feed._whole_at = -1e9  # a minute later
-    summary = look(feed).views[books.RUN].detail.summary
+    look(watcher)
+    watcher._whole_at = -1e9  # a minute later
+    summary = look(watcher).views[books.RUN].detail.summary
     assert not summary.fits
     with open_ledger(place, write=False) as ledger:
         assert summary.finding == str(verify_run(ledger, books.RUN).finding)
@@ -94,13 +94,13 @@ def test_a_changed_row_is_named_as_verify_names_it(place: str, statement: str, n
 
 def test_who_watches_notices_at_once_that_the_end_was_cut_off(place: str) -> None:
     books.write(place, books.make_run())
-    feed = look(Feed(place))
-    last = feed.views[books.RUN].detail.summary.head
+    watcher = look(Watcher(place))
+    last = watcher.views[books.RUN].detail.summary.head
     books.forge(place, "DELETE FROM lines WHERE number = 6", "DELETE FROM entries WHERE number = 6")
-    summary = look(feed).views[books.RUN].detail.summary
+    summary = look(watcher).views[books.RUN].detail.summary
     assert not summary.fits
     assert last[:16] in summary.finding
-    assert not look(feed).views[books.RUN].detail.summary.fits
+    assert not look(watcher).views[books.RUN].detail.summary.fits
 
 
 @pytest.mark.parametrize("cell", ["payoff = 'x'", "value = x'00ff'", "reason = 7"])
@@ -111,19 +111,19 @@ def test_any_rubbish_in_a_cell_is_a_finding_and_not_a_crash(tmp_path: Path, cell
     lax += ["UPDATE sqlite_master SET sql = replace(sql, 'STRICT', '')"]
     books.forge(place, *lax)
     books.forge(place, lax[0], f"UPDATE lines SET {cell} WHERE number = 3 AND run = 'bank-run'")
-    feed = look(Feed(place))
-    assert not feed.problem
-    assert not feed.views[books.RUN].detail.summary.fits
-    assert feed.views["other"].detail.summary.fits
+    watcher = look(Watcher(place))
+    assert not watcher.problem
+    assert not watcher.views[books.RUN].detail.summary.fits
+    assert watcher.views["other"].detail.summary.fits
 
 
 def test_an_empty_ledger_and_a_run_that_begins_later(place: str) -> None:
     with open_ledger(place, write=True):
         pass
-    feed = look(Feed(place))
-    assert feed.views == {}
+    watcher = look(Watcher(place))
+    assert watcher.views == {}
     Writer(place)
-    assert look(feed).views["live"].detail.summary.members == 4
+    assert look(watcher).views["live"].detail.summary.members == 4
 
 
 def test_a_ledger_that_is_away_is_a_problem_that_passes(
@@ -131,15 +131,15 @@ def test_a_ledger_that_is_away_is_a_problem_that_passes(
 ) -> None:
     place = tmp_path / "ledger.sqlite"
     writer = Writer(str(place))
-    feed = look(Feed(place))
-    monkeypatch.setattr(feed, "_read_new", lambda: 1 / 0)
-    version = feed.version
-    assert "ZeroDivisionError" in look(feed).problem
-    assert feed.version > version
+    watcher = look(Watcher(place))
+    monkeypatch.setattr(watcher, "_read_new", lambda: 1 / 0)
+    version = watcher.version
+    assert "ZeroDivisionError" in look(watcher).problem
+    assert watcher.version > version
     monkeypatch.undo()
     writer.round()
-    assert look(feed).problem == ""
-    assert feed.views["live"].detail.summary.round == 1
+    assert look(watcher).problem == ""
+    assert watcher.views["live"].detail.summary.round == 1
 
 
 def test_many_agents_have_a_few_marked_curves(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_many_agents_have_a_few_marked_curves(tmp_path: Path) -> None:
     writer = Writer(place, [f"agent-{k:03}" for k in range(80)])
     for _ in range(9):
         writer.round()
-    found = curves_of(look(Feed(place)).views["live"].book, points=4)
+    found = curves_of(look(Watcher(place)).views["live"].index, points=4)
     assert found.agents == 80
     assert len(found.curves) == 60
     assert sum(curve.marked for curve in found.curves) == 12
@@ -166,8 +166,8 @@ def moment(folder: Path, **content: object) -> None:
     (folder / "live.json").write_text(json.dumps(full | content))
 
 
-def statuses(feed: Feed) -> dict[str, str]:
-    return {row.agent: row.status for row in look(feed).views["live"].detail.agents}
+def statuses(watcher: Watcher) -> dict[str, str]:
+    return {row.agent: row.status for row in look(watcher).views["live"].detail.agents}
 
 
 def test_what_agents_do_follows_from_moments_and_ledger(tmp_path: Path) -> None:
@@ -176,31 +176,31 @@ def test_what_agents_do_follows_from_moments_and_ledger(tmp_path: Path) -> None:
     for absent in (["bank-d"], ["bank-d"], ["bank-c", "bank-d"]):
         writer.round(absent)
     ledger_only = {"bank-a": "present", "bank-b": "present", "bank-c": "absent", "bank-d": "gone"}
-    assert statuses(Feed(place)) == ledger_only
-    feed = Feed(place, tmp_path)
+    assert statuses(Watcher(place)) == ledger_only
+    watcher = Watcher(place, tmp_path)
     moment(folder, answered={"bank-a": now})
     live = {"bank-a": "waiting", "bank-b": "training", "bank-c": "late", "bank-d": "gone"}
-    assert statuses(feed) == live
-    detail = feed.views["live"].detail
+    assert statuses(watcher) == live
+    detail = watcher.views["live"].detail
     assert detail.exchange is not None
     assert (detail.exchange.answered, detail.exchange.asked) == (1, 4)
     assert detail.agents[0].seen_at is not None
     moment(folder, deadline_at=now - 1)
-    assert statuses(feed)["bank-b"] == "late"
+    assert statuses(watcher)["bank-b"] == "late"
     moment(folder, open=False, answered=dict.fromkeys(books.NAMES, now))
-    assert set(statuses(feed).values()) == {"waiting"}
+    assert set(statuses(watcher).values()) == {"waiting"}
 
 
 def test_without_a_pulse_the_moments_of_a_server_are_not_believed(tmp_path: Path) -> None:
     place = str(tmp_path / "ledger.sqlite")
     Writer(place).round()
-    feed = Feed(place, tmp_path)
+    watcher = Watcher(place, tmp_path)
     moment(tmp_path / "live", written_at=time.time() - 3600)
-    assert set(statuses(feed).values()) == {"present"}
-    assert feed.views["live"].detail.summary.state == "standing"
-    assert feed.views["live"].detail.exchange is None
+    assert set(statuses(watcher).values()) == {"present"}
+    assert watcher.views["live"].detail.summary.state == "standing"
+    assert watcher.views["live"].detail.exchange is None
     (tmp_path / "live" / "live.json").write_text("{nonsense")
-    assert look(feed).views["live"].detail.summary.state == "open"
+    assert look(watcher).views["live"].detail.summary.state == "open"
 
 
 def test_a_folder_is_found_by_looking_it_up(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_a_folder_is_found_by_looking_it_up(tmp_path: Path) -> None:
     Writer(place, run="../secret")
     (tmp_path / "secret").mkdir()
     (tmp_path / "runs").mkdir()
-    feed = look(Feed(place, tmp_path / "runs"))
-    assert "../secret" in feed.views
-    assert feed.folder("../secret") is None
+    watcher = look(Watcher(place, tmp_path / "runs"))
+    assert "../secret" in watcher.views
+    assert watcher.folder("../secret") is None
     assert feed_module.PAUSE <= 1

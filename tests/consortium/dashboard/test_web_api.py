@@ -166,17 +166,17 @@ def test_a_failure_nobody_foresaw_tells_nothing(
 def test_while_the_ledger_is_away_that_is_what_is_told(place: str) -> None:
     books.write(place, books.make_run())
     with client(place) as asking:
-        feed = asking.app.state.desk.feed  # type: ignore[attr-defined]
-        read, feed._read_new = feed._read_new, lambda: 1 / 0
-        until(lambda: feed.problem)
+        watcher = asking.app.state.context.watcher  # type: ignore[attr-defined]
+        read, watcher._read_new = watcher._read_new, lambda: 1 / 0
+        until(lambda: watcher.problem)
         for path in ("/api/runs", f"/api/runs/{RUN}", f"/api/runs/{RUN}/curves"):
             answer = asking.get(path)
             assert (answer.status_code, answer.json()) == (503, {"detail": AWAY})
         page = asking.get(f"/runs/{RUN}")
         assert page.status_code == 503
         assert 'http-equiv="refresh"' in page.text
-        feed._read_new = read
-        until(lambda: not feed.problem)
+        watcher._read_new = read
+        until(lambda: not watcher.problem)
         assert asking.get(f"/runs/{RUN}").status_code == 200
 
 

@@ -15,7 +15,13 @@ from fastapi.responses import Response, StreamingResponse
 
 from motifair.consortium.dashboard.access import Viewer
 from motifair.consortium.dashboard.curves import curves_of
-from motifair.consortium.dashboard.dependencies import AWAY, PROBLEMS, Desk, TheDesk, TheViewer
+from motifair.consortium.dashboard.dependencies import (
+    AWAY,
+    PROBLEMS,
+    AppContext,
+    ContextDep,
+    ViewerDep,
+)
 from motifair.consortium.dashboard.views import Curves, Detail, Page, Summary
 from motifair.consortium.dashboard.watcher import View
 from motifair.consortium.store.export import to_json
@@ -65,57 +71,62 @@ def both(router: APIRouter, path: str, **options: Any) -> Callable[[Any], Any]:
 
 
 @both(api, "/runs", response_model=list[Summary])
-async def runs(desk: TheDesk, viewer: TheViewer) -> Response:
+async def runs(context: ContextDep, viewer: ViewerDep) -> Response:
     """All runs of the ledger."""
 
     def make() -> str:
-        return json.dumps([s.model_dump(mode="json") for s in desk.summaries(viewer)])
+        return json.dumps([s.model_dump(mode="json") for s in context.summaries(viewer)])
 
-    desk.check()
-    return Response(desk.cache.get(("runs", viewer), desk.feed.version, make), media_type=JSON)
+    context.check()
+    return Response(
+        context.cache.get(("runs", viewer), context.watcher.version, make), media_type=JSON
+    )
 
 
 @both(api, "/runs/{run}", response_model=Detail)
-async def run(run: Run, desk: TheDesk, viewer: TheViewer) -> Response:
+async def run(run: Run, context: ContextDep, viewer: ViewerDep) -> Response:
     """One run: how far it is, who is there, whether its ledger fits."""
-    version = desk.view(run).version
-    made = desk.cache.get(
-        ("run", run, viewer), version, lambda: desk.detail(run, viewer).model_dump_json()
+    version = context.view(run).version
+    made = context.cache.get(
+        ("run", run, viewer), version, lambda: context.detail(run, viewer).model_dump_json()
     )
     return Response(made, media_type=JSON)
 
 
 @both(api, "/runs/{run}/curves", response_model=Curves)
 async def curves(
-    run: Run, desk: TheDesk, viewer: TheViewer, points: Annotated[int, Query(ge=4, le=2000)] = 500
+    run: Run,
+    context: ContextDep,
+    viewer: ViewerDep,
+    points: Annotated[int, Query(ge=4, le=2000)] = 500,
 ) -> Response:
     """Values and payoffs by round: of all agents for the operator, else of the agent itself."""
-    view = desk.view(run)
-    made = desk.cache.get(
+    view = context.view(run)
+    made = context.cache.get(
         ("curves", run, viewer, points),
-        (id(view.book), view.entries),
-        lambda: curves_of(view.book, points, viewer.agent).model_dump_json(),
+        (id(view.index), view.entries),
+        lambda: curves_of(view.index, points, viewer.agent).model_dump_json(),
     )
     return Response(made, media_type=JSON)
 
 
 @both(api, "/runs/{run}/entries", response_model=Page)
 async def entries(
-    run: Run, desk: TheDesk, viewer: TheViewer, page: PageNumber = 1, size: Size = 25
+    run: Run, context: ContextDep, viewer: ViewerDep, page: PageNumber = 1, size: Size = 25
 ) -> Response:
     """Entries of the ledger in brief, newest first."""
-    return Response(page_of(desk.view(run), page, size).model_dump_json(), media_type=JSON)
+    return Response(page_of(context.view(run), page, size).model_dump_json(), media_type=JSON)
 
 
 @both(api, "/runs/{run}/entries/{number}", response_model=dict[str, Any])
-async def entry(run: Run, number: Number, desk: TheDesk, viewer: TheViewer) -> Response:
+async def entry(run: Run, number: Number, context: ContextDep, viewer: ViewerDep) -> Response:
     """One entry as it is hashed, with everybody's line: for the operator."""
     if not viewer.is_operator:
         raise HTTPException(403, "An entry has everybody's payoffs; your statement has yours.")
-    view = desk.view(run)
+    view = context.view(run)
     if number >= view.entries:
         raise HTTPException(404, "There is no such entry.")
-    found = await run_in_threadpool(_from_ledger, lambda: desk.feed.entry(run, number))
+    found = await run_in_threadpool(_from_ledger, lambda: context.watcher.entry(run, number))
     return Response(json.dumps(to_json([found])[0], indent=1), media_type=JSON)
 
 
@@ -131,19 +142,19 @@ async def entry(run: Run, number: Number, desk: TheDesk, viewer: TheViewer) -> R
 async def statement(
     run: Run,
     agent: Annotated[str, Path(max_length=300)],
-    desk: TheDesk,
-    viewer: TheViewer,
+    context: ContextDep,
+    viewer: ViewerDep,
     format: Form = Form.TXT,
 ) -> Response:
     """An agent's statement, to download: the operator may have all, an agent its own."""
     if not viewer.may_see(agent):
         raise HTTPException(403, "This is not your statement.")
-    view = desk.view(run)
-    if agent not in view.book.series:
+    view = context.view(run)
+    if agent not in view.index.series:
         raise HTTPException(404, "There is no such agent in this run.")
     if not view.detail.summary.fits:
         raise HTTPException(409, "The ledger does not fit, so there are no statements.")
-    content = await run_in_threadpool(_statement, desk, view, agent, format)
+    content = await run_in_threadpool(_statement, context, view, agent, format)
     name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{run}-{agent}")
     about = {"Content-Disposition": f'attachment; filename="{name}.{format}"'}
     return Response(content, media_type=TYPES[format], headers=about)
@@ -159,16 +170,16 @@ def _from_ledger(read: Callable[[], Any]) -> Any:
     return found
 
 
-def _statement(desk: Desk, view: View, agent: str, form: Form) -> str | bytes:
+def _statement(context: AppContext, view: View, agent: str, form: Form) -> str | bytes:
     """Make a statement, once for each state of the ledger."""
-    run = view.book.run
+    run = view.index.run
 
     def make() -> str | bytes:
         from motifair.report import statement as report
         from motifair.statements.statement import make_statement
 
-        found = _from_ledger(lambda: desk.feed.entries(run))
-        graphs, motifs = _roster(desk, run)
+        found = _from_ledger(lambda: context.watcher.entries(run))
+        graphs, motifs = _roster(context, run)
         made = make_statement(found, agent, graphs=graphs, motifs=motifs)
         if form is Form.JSON:
             return json.dumps(made.to_json(), indent=1)
@@ -177,17 +188,17 @@ def _statement(desk: Desk, view: View, agent: str, form: Form) -> str | bytes:
         return report.as_html(made) if form is Form.HTML else report.as_pdf(made)
 
     try:
-        return desk.documents.get((run, agent, form), (id(view.book), view.entries), make)
+        return context.documents.get((run, agent, form), (id(view.index), view.entries), make)
     except MotifairError as error:  # say, what makes PDFs is not installed
         raise HTTPException(404, str(error)) from None
 
 
-def _roster(desk: Desk, run: str) -> tuple[dict[str, int], dict[str, tuple[str, ...]]]:
+def _roster(context: AppContext, run: str) -> tuple[dict[str, int], dict[str, tuple[str, ...]]]:
     """Return how many graphs and which motifs each agent has, where the run's folder is known."""
     from motifair.consortium.checkpoint import load_checkpoint
     from motifair.consortium.rounds import CHECKPOINT
 
-    folder = desk.feed.folder(run)
+    folder = context.watcher.folder(run)
     try:
         checkpoint = None if folder is None else load_checkpoint(folder / CHECKPOINT)
     except MotifairError:
@@ -198,43 +209,43 @@ def _roster(desk: Desk, run: str) -> tuple[dict[str, int], dict[str, tuple[str, 
 
 def page_of(view: View, page: int, size: int) -> Page:
     """Return some rows of the ledger, newest first."""
-    rows = view.book.rows[: view.entries]
+    rows = view.index.rows[: view.entries]
     end = len(rows) - (page - 1) * size
     shown = rows[max(end - size, 0) : max(end, 0)]
     return Page(page=page, pages=max(1, -(-len(rows) // size)), entries=shown[::-1])
 
 
 def stream(
-    desk: Desk, request: Request, viewer: Viewer, render: Callable[[], str]
+    context: AppContext, request: Request, viewer: Viewer, render: Callable[[], str]
 ) -> StreamingResponse:
     """Push what `render` makes, now and whenever it changes (Server-Sent Events)."""
-    if desk.streams >= STREAMS:
+    if context.streams >= STREAMS:
         raise HTTPException(429, "Too many pages listen already; close some.")
     known = request.headers.get("last-event-id", "")
     about = {"X-Accel-Buffering": "no"}  # nginx would keep events back
     return StreamingResponse(
-        _events(desk, lambda: desk.still(request, viewer), known, render),
+        _events(context, lambda: context.still(request, viewer), known, render),
         media_type="text/event-stream",
         headers=about,
     )
 
 
 async def _events(
-    desk: Desk, allowed: Callable[[], bool], known: str, render: Callable[[], str]
+    context: AppContext, allowed: Callable[[], bool], known: str, render: Callable[[], str]
 ) -> AsyncIterator[str]:
     """Yield each state once; a browser that comes back names the last one it has in `known`."""
-    feed, here = desk.feed, None
-    desk.streams += 1
+    watcher, here = context.watcher, None
+    context.streams += 1
     try:
         yield "retry: 2000\n\n"
-        while not feed.stopping and allowed():
-            version = feed.version
-            kind, text = ("problem", AWAY) if feed.problem else ("parts", render())
+        while not watcher.stopping and allowed():
+            version = watcher.version
+            kind, text = ("problem", AWAY) if watcher.problem else ("parts", render())
             mark = sha256(text.encode()).hexdigest()[:16]
             if mark not in (here, known):
                 yield f"id: {mark}\nevent: {kind}\ndata: {json.dumps(text)}\n\n"
             here, known = mark, ""
-            while not (feed.stopping or await feed.changed(version, BEAT)):
+            while not (watcher.stopping or await watcher.changed(version, BEAT)):
                 yield ": still here\n\n"
     finally:
-        desk.streams -= 1
+        context.streams -= 1

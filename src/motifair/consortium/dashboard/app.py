@@ -17,10 +17,10 @@ from starlette.types import ASGIApp
 from motifair.consortium.dashboard.access import Access
 from motifair.consortium.dashboard.api import api, both
 from motifair.consortium.dashboard.assets import Assets
-from motifair.consortium.dashboard.dependencies import Desk, TheViewer
+from motifair.consortium.dashboard.dependencies import AppContext, ViewerDep
 from motifair.consortium.dashboard.guard import Guard
 from motifair.consortium.dashboard.pages import error_page, pages
-from motifair.consortium.dashboard.watcher import Feed
+from motifair.consortium.dashboard.watcher import Watcher
 
 
 class Dashboard(FastAPI):
@@ -30,10 +30,12 @@ class Dashboard(FastAPI):
 
     def build_middleware_stack(self) -> ASGIApp:
         """Put the guard outside."""
-        return Guard(super().build_middleware_stack(), self.hosts, self.state.desk.access.is_open)
+        return Guard(
+            super().build_middleware_stack(), self.hosts, self.state.context.access.is_open
+        )
 
 
-def make_app(feed: Feed, access: Access, hosts: Sequence[str] = ()) -> Dashboard:
+def make_app(watcher: Watcher, access: Access, hosts: Sequence[str] = ()) -> Dashboard:
     """Make the application; `hosts` are the names it may be called by, none for any."""
     app = Dashboard(
         title="motifair dashboard",
@@ -43,7 +45,7 @@ def make_app(feed: Feed, access: Access, hosts: Sequence[str] = ()) -> Dashboard
         redirect_slashes=False,
         lifespan=_lifespan,
     )
-    app.state.desk, app.hosts = Desk(feed, access), hosts
+    app.state.context, app.hosts = AppContext(watcher, access), hosts
     app.include_router(api)
     app.include_router(pages)
     # Only what is public is compressed: sizes of compressed pages tell of what is secret in them.
@@ -58,17 +60,17 @@ def make_app(feed: Feed, access: Access, hosts: Sequence[str] = ()) -> Dashboard
 @contextlib.asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Read the ledger as long as the server runs."""
-    feed: Feed = app.state.desk.feed
-    await asyncio.to_thread(feed.look)
-    watching = asyncio.create_task(feed.watch())
+    watcher: Watcher = app.state.context.watcher
+    await asyncio.to_thread(watcher.look)
+    watching = asyncio.create_task(watcher.watch())
     yield
     watching.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await watching
-    feed.close()
+    watcher.close()
 
 
-async def _schema(request: Request, viewer: TheViewer) -> Response:
+async def _schema(request: Request, viewer: ViewerDep) -> Response:
     """The description of the API, for the operator's programs."""
     if not viewer.is_operator:
         raise HTTPException(403, "The description of the API is for the operator.")

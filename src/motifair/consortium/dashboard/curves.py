@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from motifair.consortium.dashboard.run_index import Book, Series
+from motifair.consortium.dashboard.run_index import RunIndex, Series
 from motifair.consortium.dashboard.views import Curve, Curves
 from motifair.report.charts import thin
 
@@ -12,14 +12,14 @@ ALL = 12  # agents that can be told apart in one picture
 MOST = 60  # curves in one picture, the pale ones included
 
 
-def curves_of(book: Book, points: int, agent: str | None = None) -> Curves:
+def curves_of(index: RunIndex, points: int, agent: str | None = None) -> Curves:
     """Return the curves of all agents, or of one.
 
     Up to twelve agents are all marked; of more, the six best and the six least paid are, and as
     many of the others as can be drawn stand behind them.
     """
-    terms = book.verification.books.terms
-    known = {name: s for name, s in book.series.copy().items() if len(s.rounds)}
+    terms = index.verification.books.terms
+    known = {name: s for name, s in index.series.copy().items() if len(s.rounds)}
     names = sorted(known, key=lambda name: (-known[name].paid[-1], name))
     if agent is not None:
         names = [name for name in names if name == agent]
@@ -27,7 +27,7 @@ def curves_of(book: Book, points: int, agent: str | None = None) -> Curves:
     others = [name for name in names if name not in marked]
     shown = sorted(marked) + others[: MOST - len(marked)]
     return Curves(
-        run=book.run,
+        run=index.run,
         currency=terms.currency if terms else "",
         agents=len(terms.members) if terms else 0,
         curves=[_curve(name, known[name], name in marked, points) for name in shown],

@@ -11,7 +11,7 @@ from fastapi import Depends, HTTPException, Request
 
 from motifair.consortium.dashboard.access import OPERATOR, Access, Viewer
 from motifair.consortium.dashboard.views import Detail, Problem, Summary, for_agent, public
-from motifair.consortium.dashboard.watcher import Feed, View
+from motifair.consortium.dashboard.watcher import View, Watcher
 
 Made = TypeVar("Made")
 AWAY = "The ledger cannot be read just now; this is tried again by itself."
@@ -46,10 +46,10 @@ class Cache:
 
 
 @dataclass
-class Desk:
+class AppContext:
     """One dashboard. `streams` is how many browsers listen."""
 
-    feed: Feed
+    watcher: Watcher
     access: Access
     cache: Cache = field(default_factory=Cache)
     documents: Cache = field(default_factory=lambda: Cache(64))
@@ -58,7 +58,7 @@ class Desk:
     def view(self, run: str) -> View:
         """Return a run that the ledger has."""
         self.check()
-        found = self.feed.views.get(run)
+        found = self.watcher.views.get(run)
         if found is None:
             raise HTTPException(404, "There is no such run in the ledger.")
         return found
@@ -73,14 +73,14 @@ class Desk:
     def summaries(self, viewer: Viewer) -> list[Summary]:
         """Return all runs in one row each."""
         self.check()
-        views = self.feed.views.values()
+        views = self.watcher.views.values()
         if viewer.agent is None:
             return [view.detail.summary for view in views]
         return [public(view.detail.summary, view.finding, viewer.agent) for view in views]
 
     def check(self) -> None:
         """Say so where the ledger is away, in place of showing what may be old."""
-        if self.feed.problem:
+        if self.watcher.problem:
             raise HTTPException(503, AWAY, {"Retry-After": "5"})
 
     def who(self, request: Request) -> Viewer | None:
@@ -109,26 +109,26 @@ class Desk:
         return found
 
 
-def desk_of(request: Request) -> Desk:
+def context_of(request: Request) -> AppContext:
     """Return the dashboard a request is for."""
-    return cast(Desk, request.app.state.desk)
+    return cast(AppContext, request.app.state.context)
 
 
 def viewer_of(request: Request) -> Viewer:
     """Return who asks, or refuse."""
-    found = desk_of(request).who(request)
+    found = context_of(request).who(request)
     if found is None:
         raise HTTPException(401, "A token is needed.", {"WWW-Authenticate": "Bearer"})
     return found
 
 
-async def _desk(request: Request) -> Desk:
-    return desk_of(request)
+async def _context(request: Request) -> AppContext:
+    return context_of(request)
 
 
 async def _viewer(request: Request) -> Viewer:
     return viewer_of(request)
 
 
-TheDesk = Annotated[Desk, Depends(_desk)]
-TheViewer = Annotated[Viewer, Depends(_viewer)]
+ContextDep = Annotated[AppContext, Depends(_context)]
+ViewerDep = Annotated[Viewer, Depends(_viewer)]

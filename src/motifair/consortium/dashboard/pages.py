@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from motifair.consortium.dashboard.access import LASTS, Viewer
 from motifair.consortium.dashboard.api import Form, PageNumber, both, page_of, stream
 from motifair.consortium.dashboard.assets import address, plotly_styles
-from motifair.consortium.dashboard.dependencies import COOKIE, Desk, TheDesk, TheViewer
+from motifair.consortium.dashboard.dependencies import COOKIE, AppContext, ContextDep, ViewerDep
 
 ROWS = 25  # entries on one page
 MOST_AGENTS = 200  # in the table of a page; the API has them all
@@ -55,91 +55,97 @@ def render(template: str, **content: object) -> str:
     return TEMPLATES.get_template(template).render(content)
 
 
-def parts_of_runs(desk: Desk, viewer: Viewer) -> str:
+def parts_of_runs(context: AppContext, viewer: Viewer) -> str:
     """Make what changes on the first page."""
-    return desk.cache.get(
+    return context.cache.get(
         ("parts", viewer),
-        desk.feed.version,
-        lambda: render("runs_parts.html", runs=desk.summaries(viewer), viewer=viewer),
+        context.watcher.version,
+        lambda: render("runs_parts.html", runs=context.summaries(viewer), viewer=viewer),
     )
 
 
-def parts_of_run(desk: Desk, viewer: Viewer, run: str, page: int) -> str:
+def parts_of_run(context: AppContext, viewer: Viewer, run: str, page: int) -> str:
     """Make what changes on the page of a run."""
-    view = desk.view(run)
+    view = context.view(run)
 
     def make() -> str:
-        detail = desk.detail(run, viewer)
-        names = sorted({*view.book.series}) if viewer.is_operator else [viewer.agent]
+        detail = context.detail(run, viewer)
+        names = sorted({*view.index.series}) if viewer.is_operator else [viewer.agent]
         return render(
             "run_parts.html",
             detail=detail,
             run=detail.summary,
             viewer=viewer,
             shown=detail.agents[:MOST_AGENTS],
-            statements=[name for name in names[:MOST_AGENTS] if name in view.book.series],
+            statements=[name for name in names[:MOST_AGENTS] if name in view.index.series],
             ledger=page_of(view, page, ROWS),
         )
 
-    return desk.cache.get(("parts", viewer, run, page), view.version, make)
+    return context.cache.get(("parts", viewer, run, page), view.version, make)
 
 
 @both(pages, "/")
-async def overview(desk: TheDesk, viewer: TheViewer) -> Response:
+async def overview(context: ContextDep, viewer: ViewerDep) -> Response:
     """All runs."""
-    desk.check()
+    context.check()
     return HTMLResponse(
-        render("runs.html", parts=parts_of_runs(desk, viewer), viewer=viewer, **_about(desk))
+        render("runs.html", parts=parts_of_runs(context, viewer), viewer=viewer, **_about(context))
     )
 
 
 @both(pages, "/runs/{run}")
-async def run(run: RunName, desk: TheDesk, viewer: TheViewer, page: PageNumber = 1) -> Response:
+async def run(
+    run: RunName, context: ContextDep, viewer: ViewerDep, page: PageNumber = 1
+) -> Response:
     """One run."""
-    parts = parts_of_run(desk, viewer, run, page)
-    made = desk.cache.get(
+    parts = parts_of_run(context, viewer, run, page)
+    made = context.cache.get(
         ("page", viewer, run, page),
         parts,
-        lambda: render("run.html", parts=parts, run=run, page=page, viewer=viewer, **_about(desk)),
+        lambda: render(
+            "run.html", parts=parts, run=run, page=page, viewer=viewer, **_about(context)
+        ),
     )
     return HTMLResponse(made)
 
 
 @pages.get("/api/events")
-async def runs_events(request: Request, desk: TheDesk, viewer: TheViewer) -> StreamingResponse:
+async def runs_events(
+    request: Request, context: ContextDep, viewer: ViewerDep
+) -> StreamingResponse:
     """Push what changes on the first page."""
-    return stream(desk, request, viewer, lambda: parts_of_runs(desk, viewer))
+    return stream(context, request, viewer, lambda: parts_of_runs(context, viewer))
 
 
 @pages.get("/api/runs/{run}/events")
 async def run_events(
-    request: Request, run: RunName, desk: TheDesk, viewer: TheViewer, page: PageNumber = 1
+    request: Request, run: RunName, context: ContextDep, viewer: ViewerDep, page: PageNumber = 1
 ) -> StreamingResponse:
     """Push what changes on the page of a run."""
-    desk.view(run)
-    return stream(desk, request, viewer, lambda: parts_of_run(desk, viewer, run, page))
+    context.view(run)
+    return stream(context, request, viewer, lambda: parts_of_run(context, viewer, run, page))
 
 
 @both(pages, "/login")
-async def login_form(desk: TheDesk, failed: Annotated[bool, Query()] = False) -> Response:
+async def login_form(context: ContextDep, failed: Annotated[bool, Query()] = False) -> Response:
     """Ask for a token."""
-    if desk.access.is_open:
+    if context.access.is_open:
         return RedirectResponse("/", 303)
     return HTMLResponse(render("login.html", failed=failed, viewer=None))
 
 
 @pages.post("/login")
-async def login(request: Request, desk: TheDesk) -> Response:
+async def login(request: Request, context: ContextDep) -> Response:
     """Take a token, and give a session for it: the one thing that is not only read."""
     _check_origin(request)
     token = (await _form(request)).get("token", "")
-    viewer = desk.by_token(token, request)
+    viewer = context.by_token(token, request)
     if viewer is None:
         return RedirectResponse("/login?failed=true", 303)
     response = RedirectResponse("/", 303)
     response.set_cookie(
         COOKIE,
-        desk.access.log_in(viewer),
+        context.access.log_in(viewer),
         max_age=int(LASTS),
         httponly=True,
         samesite="strict",
@@ -149,10 +155,10 @@ async def login(request: Request, desk: TheDesk) -> Response:
 
 
 @pages.post("/logout")
-async def logout(request: Request, desk: TheDesk) -> Response:
+async def logout(request: Request, context: ContextDep) -> Response:
     """End a session."""
     _check_origin(request)
-    desk.access.log_out(request.cookies.get(COOKIE, ""))
+    context.access.log_out(request.cookies.get(COOKIE, ""))
     response = RedirectResponse("/login", 303)
     response.delete_cookie(COOKIE)
     return response
@@ -178,8 +184,8 @@ def _check_origin(request: Request) -> None:
         raise HTTPException(403, "Forms are taken from this dashboard's own pages only.")
 
 
-def _about(desk: Desk) -> dict[str, object]:
-    return {"open": desk.access.is_open}
+def _about(context: AppContext) -> dict[str, object]:
+    return {"open": context.access.is_open}
 
 
 def error_page(status: int, sentence: str) -> Response:

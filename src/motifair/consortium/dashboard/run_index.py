@@ -21,7 +21,7 @@ class Series:
     paid: array[float] = field(default_factory=lambda: array("d"))
 
 
-class Book:
+class RunIndex:
     """What the dashboard keeps of a run: figures to draw, a row for each entry, the last lines.
 
     What comes after the first entry that does not fit has a row, and counts nowhere else.

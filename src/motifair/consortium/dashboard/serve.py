@@ -11,12 +11,12 @@ import uvicorn
 from motifair.consortium.dashboard.access import Access, check_access, is_loopback
 from motifair.consortium.dashboard.app import make_app
 from motifair.consortium.dashboard.guard import LOOPBACK
-from motifair.consortium.dashboard.watcher import Feed
+from motifair.consortium.dashboard.watcher import Watcher
 from motifair.errors import MotifairError
 
 
 def serve(
-    feed: Feed,
+    watcher: Watcher,
     access: Access,
     *,
     host: str,
@@ -34,7 +34,7 @@ def serve(
     hosts = (*LOOPBACK, *(name.lower() for name in names)) if local or names else ()
     listening = _listen(host, port)
     config = uvicorn.Config(
-        make_app(feed, access, hosts),
+        make_app(watcher, access, hosts),
         log_level="warning",
         access_log=False,
         server_header=False,
@@ -44,7 +44,7 @@ def serve(
     at = f"[{host}]" if ":" in host else host
     ready(f"http://{at}:{listening.getsockname()[1]}/")
     try:
-        Server(config, feed).run([listening])
+        Server(config, watcher).run([listening])
     except KeyboardInterrupt:
         pass  # that is how one ends it
     finally:
@@ -54,13 +54,13 @@ def serve(
 class Server(uvicorn.Server):
     """Ends open streams first: it would wait for them, and they never end by themselves."""
 
-    def __init__(self, config: uvicorn.Config, feed: Feed) -> None:
+    def __init__(self, config: uvicorn.Config, watcher: Watcher) -> None:
         super().__init__(config)
-        self.feed = feed
+        self.watcher = watcher
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Hear that it is time to end."""
-        self.feed.stop()
+        self.watcher.stop()
         super().handle_exit(sig, frame)
 
 

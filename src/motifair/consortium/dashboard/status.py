@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from motifair.consortium.dashboard.run_index import Book
+from motifair.consortium.dashboard.run_index import RunIndex
 from motifair.consortium.dashboard.views import State, Status
 from motifair.consortium.live import PULSE, ExchangeStatus
 
@@ -10,10 +10,10 @@ GONE = 3  # rounds in a row without an upload
 SILENT = 4 * PULSE  # seconds without a pulse after which the server is taken to be down
 
 
-def state_of(book: Book, moment: ExchangeStatus | None, now: float) -> State:
+def state_of(index: RunIndex, moment: ExchangeStatus | None, now: float) -> State:
     """Say how a run stands; without moments only whether it is finished is known."""
-    terms = book.verification.books.terms
-    if terms is not None and book.verification.books.round >= terms.rounds:
+    terms = index.verification.books.terms
+    if terms is not None and index.verification.books.round >= terms.rounds:
         return "finished"
     if moment is None:
         return "open"
@@ -21,7 +21,7 @@ def state_of(book: Book, moment: ExchangeStatus | None, now: float) -> State:
 
 
 def status_of(
-    agent: str, book: Book, moment: ExchangeStatus | None, state: State, now: float
+    agent: str, index: RunIndex, moment: ExchangeStatus | None, state: State, now: float
 ) -> Status:
     """Say what an agent does.
 
@@ -32,9 +32,9 @@ def status_of(
 
     Where the server is not at work, its moments say nothing: then it is what the last round was.
     """
-    missed = book.missed.get(agent, 0)
+    missed = index.missed.get(agent, 0)
     if moment is None or state not in ("running", "finished"):
-        line = book.last.get(agent)
+        line = index.last.get(agent)
         return "gone" if missed >= GONE else line.status if line else "absent"
     if agent in moment.answered:
         return "waiting"

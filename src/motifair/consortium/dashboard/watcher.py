@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from motifair.consortium.dashboard.run_index import Book
+from motifair.consortium.dashboard.run_index import RunIndex
 from motifair.consortium.dashboard.status import state_of, status_of
 from motifair.consortium.dashboard.views import Agent, Detail, Exchange, Status, Summary
 from motifair.consortium.live import LIVE, ExchangeStatus, read_exchange_status
@@ -42,11 +42,11 @@ class View:
     version: int
     detail: Detail
     finding: Mismatch | None
-    book: Book
+    index: RunIndex
     entries: int
 
 
-class Feed:
+class Watcher:
     """Reads a ledger, and the moments of its runs where their folder is known.
 
     `views` is replaced, never changed, so whoever has it can read on. `problem` is a sentence while
@@ -59,7 +59,7 @@ class Feed:
         self.ledger = self._open()
         self.views: dict[str, View] = {}
         self.version, self.problem, self.stopping = 0, "", False
-        self._books: dict[str, Book] = {}
+        self._indexes: dict[str, RunIndex] = {}
         self._whole_at, self._whole_took = -AGAIN, 0.0
         self._checked_at = datetime.now(UTC)
         self._changed = asyncio.Event()
@@ -137,42 +137,42 @@ class Feed:
         fresh = self._open()  # a read-only file may have been opened before it was first written
         self.ledger.close()
         self.ledger = fresh
-        books: dict[str, Book] = {}
-        for run in sorted({*self.ledger.runs(), *self._books}):
-            known = self._books.get(run)
-            books[run] = self._read(Book(run, known_heads(known)))
+        indexes: dict[str, RunIndex] = {}
+        for run in sorted({*self.ledger.runs(), *self._indexes}):
+            known = self._indexes.get(run)
+            indexes[run] = self._read(RunIndex(run, known_heads(known)))
             for number, agent in self.ledger.strays(run):
                 finding = Mismatch(number, None, agent, "the entry of this line is missing")
-                check = books[run].verification
+                check = indexes[run].verification
                 check.finding = check.finding or finding
                 break
-        self._books, self._checked_at = books, datetime.now(UTC)
+        self._indexes, self._checked_at = indexes, datetime.now(UTC)
         self._whole_at = time.monotonic()
         self._whole_took = self._whole_at - began
 
     def _read_new(self) -> None:
         heads = self.ledger.heads()
-        for run in {*heads, *self._books}:
-            book, head = self._books.get(run) or Book(run), heads.get(run, (-1, ""))
-            if run not in self._books or head[0] > book.read[0]:
-                self._books[run] = self._read(book)
-            elif head != book.read and book.rows:  # cut off or written anew: a witness remembers
-                self._books[run] = self._read(Book(run, known_heads(book)))
+        for run in {*heads, *self._indexes}:
+            index, head = self._indexes.get(run) or RunIndex(run), heads.get(run, (-1, ""))
+            if run not in self._indexes or head[0] > index.read[0]:
+                self._indexes[run] = self._read(index)
+            elif head != index.read and index.rows:  # cut off or written anew: a witness remembers
+                self._indexes[run] = self._read(RunIndex(run, known_heads(index)))
 
-    def _read(self, book: Book) -> Book:
-        with _reading(book):
-            for entry in self.ledger.entries(book.run, book.read[0]):
-                book.add(entry)
-        return book
+    def _read(self, index: RunIndex) -> RunIndex:
+        with _reading(index):
+            for entry in self.ledger.entries(index.run, index.read[0]):
+                index.add(entry)
+        return index
 
     def _show(self) -> None:
         """Make the views of runs that changed."""
         now, folders = time.time(), self._folders()
         views = {}
-        for run, book in sorted(self._books.items()):
+        for run, index in sorted(self._indexes.items()):
             folder = folders.get(run)
             moment = None if folder is None else read_exchange_status(folder / LIVE)
-            view = _view(book, moment, now, self._checked_at)
+            view = _view(index, moment, now, self._checked_at)
             old = self.views.get(run)
             if old is None or replace(view, version=old.version) != old:
                 self.version += 1
@@ -192,48 +192,48 @@ class Feed:
             return {}
 
 
-def known_heads(book: Book | None) -> list[Head]:
+def known_heads(index: RunIndex | None) -> list[Head]:
     """Return what must still be in a ledger: the last entry that was seen to fit."""
-    if book is None:
+    if index is None:
         return []
-    books = book.verification.books
-    return [*book.verification.kept.items()] or [(books.entries - 1, books.head)][: books.entries]
+    books = index.verification.books
+    return [*index.verification.kept.items()] or [(books.entries - 1, books.head)][: books.entries]
 
 
 @contextmanager
-def _reading(book: Book) -> Iterator[None]:
+def _reading(index: RunIndex) -> Iterator[None]:
     """Let the ledger be away, but not let one damaged row take the dashboard down."""
     try:
         yield
     except MotifairError:
         raise
     except Exception as error:
-        logger.exception("run %s cannot be read", book.run)
-        book.broken(error)
+        logger.exception("run %s cannot be read", index.run)
+        index.broken(error)
 
 
-def _view(book: Book, moment: ExchangeStatus | None, now: float, checked_at: datetime) -> View:
-    books, verdict = book.verification.books, book.verification.verdict
-    terms, state = books.terms, state_of(book, moment, now)
+def _view(index: RunIndex, moment: ExchangeStatus | None, now: float, checked_at: datetime) -> View:
+    books, verdict = index.verification.books, index.verification.verdict
+    terms, state = books.terms, state_of(index, moment, now)
     digits = terms.digits if terms else 0
     members = sorted(terms.members) if terms else []
     agents = [
-        _agent(name, book, moment, status_of(name, book, moment, state, now), digits)
+        _agent(name, index, moment, status_of(name, index, moment, state, now), digits)
         for name in members
     ]
     counts: Counter[Status] = Counter(row.status for row in agents)
     summary = Summary(
-        run=book.run,
+        run=index.run,
         method=terms.method if terms else "",
         state=state,
         round=books.round,
         rounds=terms.rounds if terms else 0,
         members=len(members),
-        present=sum(line.status == "present" for line in book.last.values()),
+        present=sum(line.status == "present" for line in index.last.values()),
         currency=terms.currency if terms else "",
         budget=decimal(terms.budget if terms else 0, digits),
-        paid=decimal(book.settled, digits),
-        entries=len(book.rows),
+        paid=decimal(index.settled, digits),
+        entries=len(index.rows),
         head=books.head,
         fits=verdict.fits,
         finding="" if verdict.finding is None else str(verdict.finding),
@@ -241,19 +241,17 @@ def _view(book: Book, moment: ExchangeStatus | None, now: float, checked_at: dat
     )
     exchange = _exchange(moment) if moment and moment.open and state == "running" else None
     detail = Detail(summary=summary, counts=dict(counts), exchange=exchange, agents=agents)
-    return View(0, detail, verdict.finding, book, len(book.rows))
+    return View(0, detail, verdict.finding, index, len(index.rows))
 
 
-def _agent(
-    name: str, book: Book, moment: ExchangeStatus | None, status: Status, digits: int
-) -> Agent:
-    line, books = book.last.get(name), book.verification.books
+def _agent(name: str, index: RunIndex, moment: ExchangeStatus | None, status: Status, digits: int) -> Agent:
+    line, books = index.last.get(name), index.verification.books
     seen = moment.seen.get(name) if moment else None
     return Agent(
         agent=name,
         status=status,
         seen_at=None if seen is None else _time(seen),
-        seen_in=book.seen_in.get(name),
+        seen_in=index.seen_in.get(name),
         outcome=line.status if line else "",
         reason=line.reason if line else "",
         value=line.value / 1e12 if line else None,
