@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from motifair.consortium.dashboard.access import Access
 from motifair.consortium.dashboard.app import make_app
 from motifair.consortium.dashboard.guard import LOOPBACK
-from motifair.consortium.dashboard.serve import Server
+from motifair.consortium.dashboard.serve import DashboardServer
 from motifair.consortium.dashboard.watcher import Watcher
 from motifair.consortium.store.ledger import open_ledger
 from motifair.statements.accounts import Accounts
@@ -54,7 +54,7 @@ def served(
     config = uvicorn.Config(
         app, host="127.0.0.1", port=port, log_level="warning", timeout_graceful_shutdown=1
     )
-    server = Server(config, watcher)
+    server = DashboardServer(config, watcher)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

@@ -1,6 +1,6 @@
-"""Who may see what: tokens, sessions, and the hosts a browser may call us by.
+"""Authentication: tokens and sessions, and what each viewer may see.
 
-Tokens are kept as SHA-256 only, and are compared in constant time. They come in a header or through
+Only the SHA-256 of tokens is kept, and compared in constant time. A token comes in a header or from
 the form of `/login`, never in an address, which would end up in logs.
 """
 
@@ -20,12 +20,12 @@ from pathlib import Path
 
 from motifair.errors import MotifairError
 
-SHORTEST = 20  # characters of a token: nobody guesses it
+SHORTEST = 20  # characters of a token
 HOW = "make one with: openssl rand -hex 32"
 HASH = re.compile(r"sha256:[0-9a-f]{64}")
 LASTS = 12 * 3600.0  # seconds of a session
 SESSIONS = 10_000
-MOST_FAILED, WITHIN = 10, 60.0  # failed tries from one address, and in how many seconds
+MOST_FAILED, WITHIN = 10, 60.0  # failed attempts of one address, and in how many seconds
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class Viewer:
 
     @property
     def is_operator(self) -> bool:
-        """Whether it may see everything."""
+        """Whether the viewer may see everything."""
         return self.agent is None
 
     def may_see(self, agent: str) -> bool:
-        """Whether what is an agent's own may be shown."""
+        """Whether the viewer may see an agent's own data."""
         return self.agent in (None, agent)
 
 
@@ -48,7 +48,7 @@ OPERATOR = Viewer()
 
 
 class Access:
-    """Knows viewers by their tokens; without any token everybody who gets here is the operator."""
+    """Tokens and sessions of all viewers; without tokens every request is the operator's."""
 
     def __init__(
         self, operator: str | None = None, agents: Mapping[str, str] | None = None
@@ -66,24 +66,24 @@ class Access:
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody needs a token."""
+        """Whether no token is needed."""
         return not self.hashes
 
     def by_token(self, token: str) -> Viewer | None:
-        """Tell whose token it is. All are compared, so that the time tells nothing."""
-        digest, found = _digest(token), None
+        """Return the owner of a token; all are compared, so that the time reveals nothing."""
+        digest, owner = _digest(token), None
         for viewer, known in self.hashes.items():
             if hmac.compare_digest(digest, known):
-                found = viewer
-        return found
+                owner = viewer
+        return owner
 
     def by_session(self, session: str) -> Viewer | None:
-        """Tell who logged in with this cookie."""
+        """Return the viewer of a session that has not expired."""
         viewer, ends = self.sessions.get(_digest(session), (None, 0.0))
         return viewer if time.monotonic() < ends else None
 
     def log_in(self, viewer: Viewer) -> str:
-        """Begin a session; return what its cookie holds."""
+        """Start a session; return the content of its cookie."""
         now, session = time.monotonic(), secrets.token_urlsafe(32)
         self.sessions = {k: v for k, v in self.sessions.items() if v[1] > now}
         while len(self.sessions) >= SESSIONS:
@@ -96,12 +96,12 @@ class Access:
         self.sessions.pop(_digest(session), None)
 
     def too_often(self, address: str) -> bool:
-        """Whether too many tries from an address failed just now."""
-        tries = self.failed.get(address, deque())
-        return len(tries) >= MOST_FAILED and time.monotonic() - tries[0] < WITHIN
+        """Whether an address has failed too many times in the last minute."""
+        attempts = self.failed.get(address, deque())
+        return len(attempts) >= MOST_FAILED and time.monotonic() - attempts[0] < WITHIN
 
     def note_failure(self, address: str) -> None:
-        """Remember a try that failed."""
+        """Record a failed attempt of an address."""
         if len(self.failed) > SESSIONS:
             self.failed.clear()
         self.failed.setdefault(address, deque(maxlen=MOST_FAILED)).append(time.monotonic())
@@ -128,7 +128,7 @@ def read_agent_tokens(path: Path) -> dict[str, str]:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether only this machine can call a host's address.
+    """Tell whether a host can be reached from this machine only.
 
     >>> is_loopback("localhost"), is_loopback("::1"), is_loopback("0.0.0.0")
     (True, True, False)
@@ -140,10 +140,10 @@ def is_loopback(host: str) -> bool:
 
 
 def check_access(access: Access, host: str, names: Sequence[str]) -> None:
-    """Refuse to be seen from elsewhere without a token."""
+    """Raise where other machines could reach a dashboard without tokens."""
     if access.is_open and (names or not is_loopback(host)):
         raise MotifairError(
-            "Who can be reached from other machines needs a token: put one into a file "
+            "A dashboard that other machines can reach needs a token: put one into a file "
             "(openssl rand -hex 32 > token) and name it with --token-file, or in MOTIFAIR_TOKEN."
         )
 

@@ -1,4 +1,4 @@
-"""The answers for programs, under /api: everything is read, nothing can be changed."""
+"""The JSON API under /api; it only reads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from motifair.consortium.store.export import to_json
 from motifair.errors import MotifairError
 from motifair.statements.entry import LARGEST
 
-BEAT = 15.0  # seconds between signs of life, by which proxies keep a stream open
+BEAT = 15.0  # seconds between comments that keep a stream open in proxies
 STREAMS = 500
 JSON = "application/json"
 
@@ -41,7 +41,7 @@ Size = Annotated[int, Query(ge=1, le=200)]
 
 
 class Form(StrEnum):
-    """How a statement can be had."""
+    """Formats of a statement."""
 
     TXT = "txt"
     JSON = "json"
@@ -58,7 +58,7 @@ TYPES = {
 
 
 def both(router: APIRouter, path: str, **options: Any) -> Callable[[Any], Any]:
-    """Answer GET, and HEAD without mention."""
+    """Register a GET route, and a HEAD route that the schema does not list."""
 
     def decorate(function: Any) -> Any:
         router.add_api_route(path, function, methods=["GET"], **options)
@@ -85,7 +85,7 @@ async def runs(context: ContextDep, viewer: ViewerDep) -> Response:
 
 @both(api, "/runs/{run}", response_model=Detail)
 async def run(run: Run, context: ContextDep, viewer: ViewerDep) -> Response:
-    """One run: how far it is, who is there, whether its ledger fits."""
+    """One run: its progress, its agents, and whether its ledger is verified."""
     version = context.view(run).version
     made = context.cache.get(
         ("run", run, viewer), version, lambda: context.detail(run, viewer).model_dump_json()
@@ -120,14 +120,14 @@ async def entries(
 
 @both(api, "/runs/{run}/entries/{number}", response_model=dict[str, Any])
 async def entry(run: Run, number: Number, context: ContextDep, viewer: ViewerDep) -> Response:
-    """One entry as it is hashed, with everybody's line: for the operator."""
+    """One entry as it is hashed, with the lines of all agents; for the operator."""
     if not viewer.is_operator:
-        raise HTTPException(403, "An entry has everybody's payoffs; your statement has yours.")
+        raise HTTPException(403, "An entry holds all payoffs; your statement holds yours.")
     view = context.view(run)
     if number >= view.entries:
         raise HTTPException(404, "There is no such entry.")
-    found = await run_in_threadpool(_from_ledger, lambda: context.watcher.entry(run, number))
-    return Response(json.dumps(to_json([found])[0], indent=1), media_type=JSON)
+    entry = await run_in_threadpool(_from_ledger, lambda: context.watcher.entry(run, number))
+    return Response(json.dumps(to_json([entry])[0], indent=1), media_type=JSON)
 
 
 @both(
@@ -146,7 +146,7 @@ async def statement(
     viewer: ViewerDep,
     format: Form = Form.TXT,
 ) -> Response:
-    """An agent's statement, to download: the operator may have all, an agent its own."""
+    """Download an agent's statement; the operator can have all, an agent its own."""
     if not viewer.may_see(agent):
         raise HTTPException(403, "This is not your statement.")
     view = context.view(run)
@@ -171,7 +171,7 @@ def _from_ledger(read: Callable[[], Any]) -> Any:
 
 
 def _statement(context: AppContext, view: View, agent: str, form: Form) -> str | bytes:
-    """Make a statement, once for each state of the ledger."""
+    """Make a statement, or return the cached one of the same ledger."""
     run = view.index.run
 
     def make() -> str | bytes:
@@ -189,7 +189,7 @@ def _statement(context: AppContext, view: View, agent: str, form: Form) -> str |
 
     try:
         return context.documents.get((run, agent, form), (id(view.index), view.entries), make)
-    except MotifairError as error:  # say, what makes PDFs is not installed
+    except MotifairError as error:  # for example, WeasyPrint is not installed
         raise HTTPException(404, str(error)) from None
 
 
@@ -218,11 +218,11 @@ def page_of(view: View, page: int, size: int) -> Page:
 def stream(
     context: AppContext, request: Request, viewer: Viewer, render: Callable[[], str]
 ) -> StreamingResponse:
-    """Push what `render` makes, now and whenever it changes (Server-Sent Events)."""
+    """Stream what `render` returns, now and whenever it changes (Server-Sent Events)."""
     if context.streams >= STREAMS:
-        raise HTTPException(429, "Too many pages listen already; close some.")
+        raise HTTPException(429, "Too many pages are open; close some.")
     known = request.headers.get("last-event-id", "")
-    about = {"X-Accel-Buffering": "no"}  # nginx would keep events back
+    about = {"X-Accel-Buffering": "no"}  # nginx would buffer events
     return StreamingResponse(
         _events(context, lambda: context.still(request, viewer), known, render),
         media_type="text/event-stream",
@@ -233,7 +233,7 @@ def stream(
 async def _events(
     context: AppContext, allowed: Callable[[], bool], known: str, render: Callable[[], str]
 ) -> AsyncIterator[str]:
-    """Yield each state once; a browser that comes back names the last one it has in `known`."""
+    """Yield each state once; `known` is the last one that a reconnecting browser has."""
     watcher, here = context.watcher, None
     context.streams += 1
     try:

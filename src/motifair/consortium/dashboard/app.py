@@ -24,22 +24,22 @@ from motifair.consortium.dashboard.watcher import Watcher
 
 
 class Dashboard(FastAPI):
-    """A FastAPI application with a guard around all of it, its own error pages included."""
+    """A FastAPI application with `Guard` around all of it, error pages included."""
 
     hosts: Sequence[str] = ()
 
     def build_middleware_stack(self) -> ASGIApp:
-        """Put the guard outside."""
+        """Wrap the middleware in the guard."""
         return Guard(
             super().build_middleware_stack(), self.hosts, self.state.context.access.is_open
         )
 
 
 def make_app(watcher: Watcher, access: Access, hosts: Sequence[str] = ()) -> Dashboard:
-    """Make the application; `hosts` are the names it may be called by, none for any."""
+    """Make the application; `hosts` are the host names that it answers to, empty for any."""
     app = Dashboard(
         title="motifair dashboard",
-        openapi_url=None,  # below, for the operator; FastAPI's own pages load from elsewhere
+        openapi_url=None,  # see _schema; FastAPI's own pages load scripts from another host
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -59,7 +59,7 @@ def make_app(watcher: Watcher, access: Access, hosts: Sequence[str] = ()) -> Das
 
 @contextlib.asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Read the ledger as long as the server runs."""
+    """Watch the ledger while the server runs."""
     watcher: Watcher = app.state.context.watcher
     await asyncio.to_thread(watcher.look)
     watching = asyncio.create_task(watcher.watch())
@@ -90,13 +90,13 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    told = [{k: e[k] for k in ("loc", "msg", "type")} for e in error.errors()]
+    errors = [{k: e[k] for k in ("loc", "msg", "type")} for e in error.errors()]
     if request.url.path.startswith("/api"):
-        return JSONResponse({"detail": told}, 422)
-    words = "; ".join(f"{e['loc'][-1]}: {e['msg']}" for e in told)
+        return JSONResponse({"detail": errors}, 422)
+    words = "; ".join(f"{e['loc'][-1]}: {e['msg']}" for e in errors)
     return error_page(422, f"The address cannot be understood ({words}).")
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    """Answer for what nobody foresaw; the details are in the server's log alone."""
+    """Answer an unexpected exception; its details go to the server's log only."""
     return JSONResponse({"detail": "The dashboard failed; its log says why."}, 500)

@@ -1,4 +1,4 @@
-"""Which curves are drawn, and with how many points."""
+"""Choose and thin the curves of a run."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from motifair.consortium.dashboard.views import Curve, Curves
 from motifair.report.charts import thin
 
 ALL = 12  # agents that can be told apart in one picture
-MOST = 60  # curves in one picture, the pale ones included
+MOST = 60  # curves in one picture
 
 
 def curves_of(index: RunIndex, points: int, agent: str | None = None) -> Curves:
     """Return the curves of all agents, or of one.
 
     Up to twelve agents are all marked; of more, the six best and the six least paid are, and as
-    many of the others as can be drawn stand behind them.
+    many of the others as fit are drawn behind them.
     """
     terms = index.verification.books.terms
     known = {name: s for name, s in index.series.copy().items() if len(s.rounds)}

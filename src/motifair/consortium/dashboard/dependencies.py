@@ -1,4 +1,4 @@
-"""What the routes share: the reader, who may see what, and what was made already."""
+"""What the routes depend on: the watcher, access, and caches."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from motifair.consortium.dashboard.views import Detail, Problem, Summary, for_ag
 from motifair.consortium.dashboard.watcher import View, Watcher
 
 Made = TypeVar("Made")
-AWAY = "The ledger cannot be read just now; this is tried again by itself."
+AWAY = "The ledger cannot be read just now; the dashboard keeps trying."
 COOKIE = "motifair-session"
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     400: {"description": "The request cannot be understood."},
     401: {"model": Problem, "description": "A token is needed."},
-    403: {"model": Problem, "description": "It is somebody else's."},
+    403: {"model": Problem, "description": "It belongs to another agent."},
     404: {"model": Problem, "description": "There is no such thing."},
-    429: {"model": Problem, "description": "Too many tries."},
+    429: {"model": Problem, "description": "Too many attempts."},
     503: {"model": Problem, "description": AWAY},
 }
 
 
 class Cache:
-    """Keeps the last thing made under each key, as long as its tag is the same."""
+    """An LRU cache whose entries hold as long as their tag is the same."""
 
     def __init__(self, most: int = 256) -> None:
         self.most, self.lock = most, Lock()
         self.made: dict[Any, tuple[Any, Any]] = {}
 
     def get(self, key: Any, tag: Any, make: Callable[[], Made]) -> Made:
-        """Return what is there, or make it, one thing at a time."""
+        """Return the entry of `key`, made anew where its tag differs; one thread at a time."""
         with self.lock:
-            found = self.made.pop(key, None)
-            if found is None or found[0] != tag:
-                found = (tag, make())
-            self.made[key] = found  # at the end again: the first is the one not asked for longest
+            entry = self.made.pop(key, None)
+            if entry is None or entry[0] != tag:
+                entry = (tag, make())
+            self.made[key] = entry  # last in the dict: the first is the least recently used
             while len(self.made) > self.most:
                 self.made.pop(next(iter(self.made)))
-        return cast(Made, found[1])
+        return cast(Made, entry[1])
 
 
 @dataclass
 class AppContext:
-    """One dashboard. `streams` is how many browsers listen."""
+    """The state of a dashboard; `streams` counts open event streams."""
 
     watcher: Watcher
     access: Access
@@ -56,12 +56,12 @@ class AppContext:
     streams: int = 0
 
     def view(self, run: str) -> View:
-        """Return a run that the ledger has."""
+        """Return the view of a run, or answer 404."""
         self.check()
-        found = self.watcher.views.get(run)
-        if found is None:
+        view = self.watcher.views.get(run)
+        if view is None:
             raise HTTPException(404, "There is no such run in the ledger.")
-        return found
+        return view
 
     def detail(self, run: str, viewer: Viewer) -> Detail:
         """Return what a viewer may see of a run."""
@@ -79,12 +79,12 @@ class AppContext:
         return [public(view.detail.summary, view.finding, viewer.agent) for view in views]
 
     def check(self) -> None:
-        """Say so where the ledger is away, in place of showing what may be old."""
+        """Answer 503 while the ledger cannot be read; older data may be out of date."""
         if self.watcher.problem:
             raise HTTPException(503, AWAY, {"Retry-After": "5"})
 
-    def who(self, request: Request) -> Viewer | None:
-        """Tell who asks; None for who has neither a token nor a session."""
+    def viewer(self, request: Request) -> Viewer | None:
+        """Return the viewer of a request, None without a valid token or session."""
         if self.access.is_open:
             return OPERATOR
         kind, _, token = request.headers.get("authorization", "").partition(" ")
@@ -93,33 +93,33 @@ class AppContext:
         return self.access.by_session(request.cookies.get(COOKIE, ""))
 
     def still(self, request: Request, viewer: Viewer) -> bool:
-        """Tell whether who asked once may go on: a session can have ended."""
+        """Tell whether an open stream may continue; its session can have expired."""
         if self.access.is_open or "authorization" in request.headers:
             return True
         return self.access.by_session(request.cookies.get(COOKIE, "")) == viewer
 
     def by_token(self, token: str, request: Request) -> Viewer | None:
-        """Tell whose token it is; an address that keeps on trying has to wait."""
+        """Return the owner of a token; an address with too many failures has to wait."""
         address = request.client.host if request.client else ""
         if self.access.too_often(address):
-            raise HTTPException(429, "Too many tries; wait a minute.", {"Retry-After": "60"})
-        found = self.access.by_token(token)
-        if found is None:
+            raise HTTPException(429, "Too many attempts; wait a minute.", {"Retry-After": "60"})
+        viewer = self.access.by_token(token)
+        if viewer is None:
             self.access.note_failure(address)
-        return found
+        return viewer
 
 
 def context_of(request: Request) -> AppContext:
-    """Return the dashboard a request is for."""
+    """Return the context of the application that serves a request."""
     return cast(AppContext, request.app.state.context)
 
 
 def viewer_of(request: Request) -> Viewer:
-    """Return who asks, or refuse."""
-    found = context_of(request).who(request)
-    if found is None:
+    """Return the viewer of a request, or answer 401."""
+    viewer = context_of(request).viewer(request)
+    if viewer is None:
         raise HTTPException(401, "A token is needed.", {"WWW-Authenticate": "Bearer"})
-    return found
+    return viewer
 
 
 async def _context(request: Request) -> AppContext:

@@ -1,4 +1,4 @@
-"""The pages for people: made here whole, so that they can be read without any script."""
+"""The HTML pages, rendered by the server; they can be read without scripts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _environment() -> Environment:
 
 
 def addressable(name: str) -> bool:
-    """Tell whether a run's name can stand in an address; others are listed without a link.
+    """Tell whether a run's name can be part of an address; others are listed without a link.
 
     >>> addressable("first"), addressable(".."), addressable("a/b")
     (True, False, False)
@@ -51,12 +51,12 @@ def addressable(name: str) -> bool:
 
 
 def render(template: str, **content: object) -> str:
-    """Fill in a page."""
+    """Render a template."""
     return TEMPLATES.get_template(template).render(content)
 
 
 def parts_of_runs(context: AppContext, viewer: Viewer) -> str:
-    """Make what changes on the first page."""
+    """Render the part of the first page that changes."""
     return context.cache.get(
         ("parts", viewer),
         context.watcher.version,
@@ -65,7 +65,7 @@ def parts_of_runs(context: AppContext, viewer: Viewer) -> str:
 
 
 def parts_of_run(context: AppContext, viewer: Viewer, run: str, page: int) -> str:
-    """Make what changes on the page of a run."""
+    """Render the part of a run's page that changes."""
     view = context.view(run)
 
     def make() -> str:
@@ -113,7 +113,7 @@ async def run(
 async def runs_events(
     request: Request, context: ContextDep, viewer: ViewerDep
 ) -> StreamingResponse:
-    """Push what changes on the first page."""
+    """Stream the part of the first page that changes."""
     return stream(context, request, viewer, lambda: parts_of_runs(context, viewer))
 
 
@@ -121,7 +121,7 @@ async def runs_events(
 async def run_events(
     request: Request, run: RunName, context: ContextDep, viewer: ViewerDep, page: PageNumber = 1
 ) -> StreamingResponse:
-    """Push what changes on the page of a run."""
+    """Stream the part of a run's page that changes."""
     context.view(run)
     return stream(context, request, viewer, lambda: parts_of_run(context, viewer, run, page))
 
@@ -136,7 +136,7 @@ async def login_form(context: ContextDep, failed: Annotated[bool, Query()] = Fal
 
 @pages.post("/login")
 async def login(request: Request, context: ContextDep) -> Response:
-    """Take a token, and give a session for it: the one thing that is not only read."""
+    """Start a session for a token."""
     _check_origin(request)
     token = (await _form(request)).get("token", "")
     viewer = context.by_token(token, request)
@@ -174,14 +174,14 @@ async def _form(request: Request) -> dict[str, str]:
 
 
 def _check_origin(request: Request) -> None:
-    """Take forms from our own pages only; browsers say where a form stood, in one of two ways."""
+    """Refuse forms of other sites, by the `Sec-Fetch-Site` or `Origin` header."""
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     if site is not None:
         ours = site in ("same-origin", "none")
     else:
         ours = origin is None or urlsplit(origin).netloc == request.headers.get("host")
     if not ours:
-        raise HTTPException(403, "Forms are taken from this dashboard's own pages only.")
+        raise HTTPException(403, "Only forms of this dashboard's own pages are accepted.")
 
 
 def _about(context: AppContext) -> dict[str, object]:
@@ -189,7 +189,7 @@ def _about(context: AppContext) -> dict[str, object]:
 
 
 def error_page(status: int, sentence: str) -> Response:
-    """Say in a page what went wrong; who has no session is asked for a token."""
+    """Return an error page; without a session, redirect to the login form."""
     if status == 401:
         return RedirectResponse("/login", 303)
     page = render("error.html", status=status, sentence=sentence, viewer=None)

@@ -1,4 +1,4 @@
-"""One run of the ledger, read entry by entry, verified on the way, and kept small."""
+"""One run of the ledger, read entry by entry and verified, in the little memory of its summary."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from motifair.statements.verification import Head, Mismatch, Verification
 
 @dataclass
 class Series:
-    """An agent through the rounds: its value, and what it was paid in all, as numbers to draw."""
+    """An agent's value and cumulative payoff by round."""
 
     rounds: array[int] = field(default_factory=lambda: array("q"))
     values: array[float] = field(default_factory=lambda: array("d"))
@@ -22,10 +22,10 @@ class Series:
 
 
 class RunIndex:
-    """What the dashboard keeps of a run: figures to draw, a row for each entry, the last lines.
+    """What the dashboard keeps of a run: curves, a row for each entry, the lines of the last round.
 
-    What comes after the first entry that does not fit has a row, and counts nowhere else.
-    `missed` is for how many rounds an agent has been missing, `seen_in` when it was last present.
+    Entries after the first that does not verify have a row and count nowhere else. `missed` is how
+    many rounds in a row an agent has been absent, `seen_in` the round in which it was last present.
     """
 
     def __init__(self, run: str, heads: Iterable[Head] = ()) -> None:
@@ -37,13 +37,13 @@ class RunIndex:
         self.missed: dict[str, int] = {}
         self.seen_in: dict[str, int] = {}
         self.settled = 0  # units that settled rounds paid
-        self.read: Head = (-1, GENESIS)  # the last entry that was read, fitting or not
+        self.read: Head = (-1, GENESIS)  # the last entry that was read, verified or not
 
     def add(self, entry: Entry) -> None:
-        """Take an entry in."""
+        """Add an entry."""
         try:
             fits = self.verification.take(entry)
-        except Exception as error:  # who owns the database can put anything into its cells
+        except Exception as error:  # the database can hold anything in its cells
             self._stop(entry.number, error)
             fits = False
         if fits and entry.kind == "round":
@@ -52,7 +52,7 @@ class RunIndex:
         self.read = (entry.number, str(entry.recorded))
 
     def broken(self, error: Exception) -> None:
-        """Note that the next entries cannot even be read."""
+        """Record that the next entry cannot be read."""
         self._stop(self.read[0] + 1, error)
 
     def _stop(self, number: int, error: Exception) -> None:
@@ -72,7 +72,7 @@ class RunIndex:
             drawn = self.series.setdefault(line.agent, Series())
             drawn.values.append(line.value / 1e12)
             drawn.paid.append(paid / 10**books.agreed.digits)
-            drawn.rounds.append(entry.round)  # last: who draws meanwhile goes by its length
+            drawn.rounds.append(entry.round)  # last: readers in other threads go by its length
 
     def _row(self, entry: Entry, fits: bool) -> Row:
         terms = self.verification.books.terms

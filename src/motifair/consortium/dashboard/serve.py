@@ -1,4 +1,4 @@
-"""Serve the dashboard until somebody ends it."""
+"""Run the dashboard's web server."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def serve(
     names: Sequence[str] = (),
     ready: Callable[[str], None] = lambda address: None,
 ) -> None:
-    """Serve until Ctrl-C; `ready` is told the address once it can be called.
+    """Serve until Ctrl-C; `ready` is called with the address before the first request.
 
-    `names` are those by which a proxy calls us. On this machine alone only its own names are
-    answered; elsewhere tokens guard everything, and any name will do unless some are given.
+    `names` are host names that a proxy uses. On a loopback address only its own names are answered
+    (and `names`); on others, where tokens are needed, any name is, unless `names` are given.
     """
     check_access(access, host, names)
     local = is_loopback(host)
@@ -44,22 +44,22 @@ def serve(
     at = f"[{host}]" if ":" in host else host
     ready(f"http://{at}:{listening.getsockname()[1]}/")
     try:
-        Server(config, watcher).run([listening])
+        DashboardServer(config, watcher).run([listening])
     except KeyboardInterrupt:
-        pass  # that is how one ends it
+        pass
     finally:
         listening.close()
 
 
-class Server(uvicorn.Server):
-    """Ends open streams first: it would wait for them, and they never end by themselves."""
+class DashboardServer(uvicorn.Server):
+    """Ends open event streams before it shuts down, since they never end by themselves."""
 
     def __init__(self, config: uvicorn.Config, watcher: Watcher) -> None:
         super().__init__(config)
         self.watcher = watcher
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Hear that it is time to end."""
+        """End the streams, then the server."""
         self.watcher.stop()
         super().handle_exit(sig, frame)
 
@@ -73,7 +73,7 @@ def _listen(host: str, port: int) -> socket.socket:
             f"{host}:{port} cannot be listened on ({error.strerror}); "
             "name another with --host and --port."
         ) from error
-    # Head and body of an answer are written apart: the body must not wait 40 ms for the client to
-    # acknowledge the head. Connections have it from the socket they come in by.
+    # Headers and body are written separately: without this the body waits 40 ms until the client
+    # acknowledges the headers. Connections inherit it from the listening socket.
     opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return opened

@@ -1,17 +1,17 @@
-"""What an agent does just now, from the server's moments and from the ledger."""
+"""The state of a run and the status of its agents, from `live.json` and from the ledger."""
 
 from __future__ import annotations
 
 from motifair.consortium.dashboard.run_index import RunIndex
-from motifair.consortium.dashboard.views import State, Status
+from motifair.consortium.dashboard.views import AgentStatus, RunState
 from motifair.consortium.live import PULSE, ExchangeStatus
 
 GONE = 3  # rounds in a row without an upload
 SILENT = 4 * PULSE  # seconds without a pulse after which the server is taken to be down
 
 
-def state_of(index: RunIndex, moment: ExchangeStatus | None, now: float) -> State:
-    """Say how a run stands; without moments only whether it is finished is known."""
+def state_of(index: RunIndex, moment: ExchangeStatus | None, now: float) -> RunState:
+    """Return the state of a run; without a moment only whether it is finished is known."""
     terms = index.verification.books.terms
     if terms is not None and index.verification.books.round >= terms.rounds:
         return "finished"
@@ -21,16 +21,16 @@ def state_of(index: RunIndex, moment: ExchangeStatus | None, now: float) -> Stat
 
 
 def status_of(
-    agent: str, index: RunIndex, moment: ExchangeStatus | None, state: State, now: float
-) -> Status:
-    """Say what an agent does.
+    agent: str, index: RunIndex, moment: ExchangeStatus | None, state: RunState, now: float
+) -> AgentStatus:
+    """Return the status of an agent.
 
     training  was asked, has not answered yet, and has time
     waiting   has answered, or was not asked for anything
     late      missed the deadline of this round, or of the last one and has not answered since
     gone      did so for several rounds
 
-    Where the server is not at work, its moments say nothing: then it is what the last round was.
+    Where the server is down, it is the status of the last round.
     """
     missed = index.missed.get(agent, 0)
     if moment is None or state not in ("running", "finished"):

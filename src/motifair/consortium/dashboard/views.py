@@ -1,6 +1,6 @@
-"""What is shown of a run, as the operator sees it and as one of its agents does.
+"""What is shown of a run, to the operator and to one of its agents.
 
-These are the answers of the API, too. Amounts are exact decimals, as text; times are in UTC.
+These are also the answers of the API. Amounts are exact decimals, as text; times are in UTC.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict
 
 from motifair.statements.verification import Mismatch
 
-State = Literal["finished", "running", "standing", "open"]
-Status = Literal["training", "waiting", "late", "gone", "present", "absent", "rejected"]
+RunState = Literal["finished", "running", "standing", "open"]
+AgentStatus = Literal["training", "waiting", "late", "gone", "present", "absent", "rejected"]
 
 
 class _Frozen(BaseModel):
@@ -23,14 +23,14 @@ class _Frozen(BaseModel):
 class Summary(_Frozen):
     """A run in one row.
 
-    `paid` is what its settled rounds paid out, all agents together. `fits` says whether all entries
-    that were read fit, `finding` names the first one that does not, `checked_at` is when the whole
-    chain was last read. `state` is `open` where nobody told when the server was last there.
+    `paid` is what its settled rounds paid to all agents. `fits` says whether all entries verify,
+    `finding` names the first that does not, `checked_at` is when the whole chain was last read.
+    `state` is `open` where it is unknown when the server was last running.
     """
 
     run: str
     method: str
-    state: State
+    state: RunState
     round: int
     rounds: int
     members: int
@@ -46,14 +46,14 @@ class Summary(_Frozen):
 
 
 class Agent(_Frozen):
-    """A member: what it does, when it was last heard of, what it is worth and was paid in all.
+    """A member: its status, when it was last seen, its value and what it was paid in all.
 
-    `seen_at` is known only where the folder of the runs is, `seen_in` is the last round in which it
+    `seen_at` is known only where the folder of runs is, `seen_in` is the last round in which it
     was present. `outcome` and `reason` are those of the last round.
     """
 
     agent: str
-    status: Status
+    status: AgentStatus
     seen_at: datetime | None
     seen_in: int | None
     outcome: str
@@ -63,8 +63,8 @@ class Agent(_Frozen):
     paid: str
 
 
-class Exchange(_Frozen):
-    """What the server waits for just now."""
+class OpenExchange(_Frozen):
+    """What the server is waiting for."""
 
     round: int
     asked: int
@@ -74,19 +74,19 @@ class Exchange(_Frozen):
 
 
 class Detail(_Frozen):
-    """One run: who is there, how many are in which state, and what the server waits for.
+    """One run: its agents, how many have which status, and what the server is waiting for.
 
-    `agents` holds only itself where an agent asks.
+    An agent sees only itself in `agents`.
     """
 
     summary: Summary
-    counts: dict[Status, int]
-    exchange: Exchange | None
+    counts: dict[AgentStatus, int]
+    exchange: OpenExchange | None
     agents: list[Agent]
 
 
 class Row(_Frozen):
-    """One entry of the ledger in brief; `hash` is the one recorded beside it."""
+    """One entry of the ledger in brief; `hash` is the recorded one."""
 
     number: int
     kind: str
@@ -133,7 +133,7 @@ class Problem(_Frozen):
 
 
 def for_agent(detail: Detail, finding: Mismatch | None, agent: str) -> Detail:
-    """Leave what an agent may see of a run: its own row, and what is public."""
+    """Return what an agent may see of a run: its own row, and what is public."""
     return detail.model_copy(
         update={
             "summary": public(detail.summary, finding, agent),
@@ -143,8 +143,8 @@ def for_agent(detail: Detail, finding: Mismatch | None, agent: str) -> Detail:
 
 
 def public(summary: Summary, finding: Mismatch | None, agent: str) -> Summary:
-    """Name only the place of a finding, which may tell another's payoff, unless it is one's own."""
+    """Reduce a finding to its place, unless it is the agent's own: it may hold another's payoff."""
     if finding is None or finding.agent == agent:
         return summary
-    told = Mismatch(finding.number, finding.round, "", "does not fit; ask the operator why")
-    return summary.model_copy(update={"finding": str(told)})
+    place = Mismatch(finding.number, finding.round, "", "does not fit; ask the operator why")
+    return summary.model_copy(update={"finding": str(place)})

@@ -1,7 +1,7 @@
 """The one reader of the ledger: all pages, answers and streams show what it read last.
 
-It looks every half second for what is new, reads only that, and wakes who waits. From time to time
-it reads everything again, so that a change in old entries is found, too.
+It polls every half second, reads only new entries, and wakes waiting streams. Every minute or so it
+reads everything again, to detect changes in old entries.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from motifair.consortium.dashboard.run_index import RunIndex
 from motifair.consortium.dashboard.status import state_of, status_of
-from motifair.consortium.dashboard.views import Agent, Detail, Exchange, Status, Summary
+from motifair.consortium.dashboard.views import Agent, AgentStatus, Detail, OpenExchange, Summary
 from motifair.consortium.live import LIVE, ExchangeStatus, read_exchange_status
 from motifair.consortium.store.ledger import Ledger, open_ledger
 from motifair.errors import MotifairError
@@ -28,7 +28,7 @@ from motifair.statements.verification import Head, Mismatch
 
 logger = logging.getLogger(__name__)
 
-PAUSE = 0.5  # seconds between two looks
+PAUSE = 0.5  # seconds between two polls
 AGAIN = 60.0  # seconds between two readings of everything, at least
 SHARE = 50  # and at least so many times as long as such a reading takes
 
@@ -37,7 +37,7 @@ Open = Callable[[], Ledger]
 
 @dataclass(frozen=True)
 class View:
-    """A run as it stood at one look. `version` differs whenever anything else in it does."""
+    """A run as of one poll; `version` changes whenever anything else does."""
 
     version: int
     detail: Detail
@@ -47,10 +47,10 @@ class View:
 
 
 class Watcher:
-    """Reads a ledger, and the moments of its runs where their folder is known.
+    """Reads a ledger, and `live.json` of its runs where their folder is known.
 
-    `views` is replaced, never changed, so whoever has it can read on. `problem` is a sentence while
-    the ledger cannot be read.
+    `views` is replaced, never changed, so other threads can keep reading it. `problem` is a
+    sentence while the ledger cannot be read.
     """
 
     def __init__(self, ledger: str | Path, runs: Path | None = None) -> None:
@@ -66,7 +66,7 @@ class Watcher:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def watch(self) -> None:
-        """Look again and again, until cancelled; wake who waits when something changed."""
+        """Poll until cancelled; wake waiting streams when something changed."""
         self._loop = asyncio.get_running_loop()
         while True:
             before = self.version
@@ -76,7 +76,7 @@ class Watcher:
             await asyncio.sleep(PAUSE)
 
     async def changed(self, version: int, timeout: float) -> bool:
-        """Wait until there is something newer than `version`; tell whether there is."""
+        """Wait until there is a newer version than `version`; return whether there is."""
         if self.version == version and not self.stopping:
             try:
                 await asyncio.wait_for(self._changed.wait(), timeout)
@@ -88,11 +88,11 @@ class Watcher:
         """End all streams; may be called from any thread, or by a signal."""
         self.stopping = True
         if self._loop is not None:
-            with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._wake)
 
     def close(self) -> None:
-        """Let go of the ledger."""
+        """Close the ledger."""
         self.ledger.close()
 
     def look(self) -> None:
@@ -105,7 +105,7 @@ class Watcher:
             problem = ""
         except MotifairError as error:
             problem = str(error)
-        except Exception as error:  # nothing may end the one who reads
+        except Exception as error:  # the watcher must not end
             problem = f"The ledger cannot be read ({error!r})."
         if problem != self.problem:
             logger.warning("%s", problem or "The ledger can be read again.")
@@ -122,7 +122,7 @@ class Watcher:
         return next(self.ledger.entries(run, number - 1), None)
 
     def folder(self, run: str) -> Path | None:
-        """Return the folder of a run that the ledger has; its name is looked up, never joined."""
+        """Return the folder of a run; its name is looked up, never joined to a path."""
         if self.runs is None or run not in self.views:
             return None
         return self._folders().get(run)
@@ -156,7 +156,7 @@ class Watcher:
             index, head = self._indexes.get(run) or RunIndex(run), heads.get(run, (-1, ""))
             if run not in self._indexes or head[0] > index.read[0]:
                 self._indexes[run] = self._read(index)
-            elif head != index.read and index.rows:  # cut off or written anew: a witness remembers
+            elif head != index.read and index.rows:  # truncated or rewritten: read it again
                 self._indexes[run] = self._read(RunIndex(run, known_heads(index)))
 
     def _read(self, index: RunIndex) -> RunIndex:
@@ -166,7 +166,7 @@ class Watcher:
         return index
 
     def _show(self) -> None:
-        """Make the views of runs that changed."""
+        """Replace the views of runs that changed."""
         now, folders = time.time(), self._folders()
         views = {}
         for run, index in sorted(self._indexes.items()):
@@ -193,7 +193,7 @@ class Watcher:
 
 
 def known_heads(index: RunIndex | None) -> list[Head]:
-    """Return what must still be in a ledger: the last entry that was seen to fit."""
+    """Return what must still be in a ledger: the last entry that was verified."""
     if index is None:
         return []
     books = index.verification.books
@@ -202,7 +202,7 @@ def known_heads(index: RunIndex | None) -> list[Head]:
 
 @contextmanager
 def _reading(index: RunIndex) -> Iterator[None]:
-    """Let the ledger be away, but not let one damaged row take the dashboard down."""
+    """Let an unreadable ledger raise, but mark a run with a damaged row as broken."""
     try:
         yield
     except MotifairError:
@@ -221,7 +221,7 @@ def _view(index: RunIndex, moment: ExchangeStatus | None, now: float, checked_at
         _agent(name, index, moment, status_of(name, index, moment, state, now), digits)
         for name in members
     ]
-    counts: Counter[Status] = Counter(row.status for row in agents)
+    counts: Counter[AgentStatus] = Counter(row.status for row in agents)
     summary = Summary(
         run=index.run,
         method=terms.method if terms else "",
@@ -244,7 +244,9 @@ def _view(index: RunIndex, moment: ExchangeStatus | None, now: float, checked_at
     return View(0, detail, verdict.finding, index, len(index.rows))
 
 
-def _agent(name: str, index: RunIndex, moment: ExchangeStatus | None, status: Status, digits: int) -> Agent:
+def _agent(
+    name: str, index: RunIndex, moment: ExchangeStatus | None, status: AgentStatus, digits: int
+) -> Agent:
     line, books = index.last.get(name), index.verification.books
     seen = moment.seen.get(name) if moment else None
     return Agent(
@@ -260,8 +262,8 @@ def _agent(name: str, index: RunIndex, moment: ExchangeStatus | None, status: St
     )
 
 
-def _exchange(moment: ExchangeStatus) -> Exchange:
-    return Exchange(
+def _exchange(moment: ExchangeStatus) -> OpenExchange:
+    return OpenExchange(
         round=moment.round,
         asked=len(moment.asked),
         answered=len(moment.answered.keys() & set(moment.asked)),
