@@ -107,9 +107,9 @@ def check(
 
 def print_frame(frame: Any, title: str, as_json: bool) -> None:
     """Print a frame as a table or as JSON."""
-    from motifair.report.terminal import frame_table
+    from motifair.table import Table
 
     if as_json:
         typer.echo(json.dumps(json.loads(frame.reset_index().to_json(orient="records")), indent=2))
     else:
-        Console().print(frame_table(frame, title))
+        Console().print(Table.of(frame, title).to_rich())

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from motifair.cli import complete
 from motifair.errors import MotifairError
 from motifair.extras import require
+from motifair.table import Table, number
 
 if TYPE_CHECKING:
     from motifair.consortium.operator_folder import OperatorFolder
@@ -333,11 +333,8 @@ def _show(
     if as_json:
         typer.echo(json.dumps({"members": rows, **(about or {})}))
         return
-    table = Table(title=f"Run {run}, {result['rounds']} rounds")
-    for column in rows[0]:
-        table.add_column(column, justify="left" if column == "agent" else "right")
-    for row in rows:
-        table.add_row(*(f"{v:.3f}" if isinstance(v, float) else str(v) for v in row.values()))
-    Console().print(table)
-    for key, value in (about or {}).items():
+    cells = [[number(v) if isinstance(v, float) else str(v) for v in r.values()] for r in rows]
+    title = f"Run {run}, {result['rounds']} rounds"
+    Console().print(Table([*rows[0]], cells, title, range(1, len(rows[0]))).to_rich())
+    for key, value in (found or {}).items():
         typer.echo(f"{key}: {value}")

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
 from motifair.cli import complete
 from motifair.errors import MotifairError
+from motifair.table import Table
 
 if TYPE_CHECKING:
     from motifair.consortium.store.ledger import Ledger
@@ -138,9 +137,6 @@ def _print(rows: list[dict[str, str]], title: str, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
         return
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD)
-    for name in rows[0] if rows else ():
-        table.add_column(name, justify="right" if name in AMOUNTS else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*row.values())
-    Console(markup=False).print(table)
+    head = list(rows[0]) if rows else []
+    numbers = [k for k, name in enumerate(head) if name in AMOUNTS]
+    Console().print(Table(head, [[*row.values()] for row in rows], title, numbers).to_rich())

@@ -80,7 +80,7 @@ def _json(found: Any) -> str:
 
 
 def _show(found: Any, title: str) -> None:
-    from motifair.report.terminal import frame_table
+    from motifair.table import Table
 
     words = found.map(lambda v: f"{v:.4f}" if isinstance(v, float) else str(v))
-    Console().print(frame_table(words.set_index("graph"), title))
+    Console().print(Table.of(words.set_index("graph"), title).to_rich())

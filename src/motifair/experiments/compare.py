@@ -64,16 +64,16 @@ class Comparison:
 
     def save(self, folder: str | Path) -> None:
         """Write the comparison as CSV, Markdown, LaTeX and JSON to a folder."""
-        from motifair.experiments.tables import to_latex, to_markdown
+        from motifair.experiments.tables import comparison_table
 
         folder = Path(folder)
         with file_errors():
             folder.mkdir(parents=True, exist_ok=True)
-        frame = self.to_frame()
-        write_atomic(folder / "comparison.csv", frame.to_csv(index=False))
+        table = comparison_table(self)
+        write_atomic(folder / "comparison.csv", self.to_frame().to_csv(index=False))
         write_atomic(folder / "measures.csv", self.measures().to_csv())
-        write_atomic(folder / "comparison.md", to_markdown(self))
-        write_atomic(folder / "comparison.tex", to_latex(self))
+        write_atomic(folder / "comparison.md", table.to_markdown() + "\n")
+        write_atomic(folder / "comparison.tex", table.to_latex())
         write_json(folder / "comparison.json", self.to_json())
 
     def to_json(self) -> dict[str, Any]:

@@ -1,49 +1,115 @@
-"""A comparison as a table of text: cells, Markdown, LaTeX."""
+"""Results and comparisons as tables of text."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from motifair.table import NONE, Table, number, percent
+
 if TYPE_CHECKING:
     from motifair.experiments.compare import Comparison
+    from motifair.experiments.result import Result
 
 TITLES = {
     "personalised_accuracy": "personalised",
     "global_accuracy": "global",
     "fairness": "fairness",
 }
+AGENT_COLUMNS = {
+    "graphs": "graphs", "value": "value", "aligned": "mean_alignment", "diverse": "diversity",
+    "reward": "reward", "payoff": "payoff", "late": "compensation", "alone": "alone",
+    "fed.": "accuracy", "gain": "gain",
+}  # fmt: skip
+SPLIT_COLUMNS = {
+    "accuracy": "personalised_accuracy", "alone": "alone_accuracy", "gain": "gain",
+    "worst": "worst_gain", "global": "global_accuracy", "fairness": "fairness",
+    "retest": "fairness_retest",
+}  # fmt: skip
+GAINS = {"gain": "gain over training alone", "worst_gain": "the worst agent's gain"}
 SIGNIFICANT = 0.05
 
 
-def cells(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
-    """Return the header and, for each method, mean ± half interval, difference, published."""
+def agents_table(result: Result, *, brief: bool = False) -> Table:
+    """Return a row for each agent of a single split; a brief one fits 80 columns."""
+    frame = result.to_frame()
+    # The best agent receives the whole aggregate.
+    whole = float(result.splits[0].history.columns["kept"].max())
+    frame["reward"] = frame["mean_kept"] / (whole or float("nan"))
+    words = ["agent", *(["role"] if "role" in frame else [])]
+    columns = {k: v for k, v in AGENT_COLUMNS.items() if not (brief and k == "graphs")}
+
+    def cell(column: str, value: float) -> str:
+        if column == "reward":
+            return percent(value)
+        digits = 2 if brief and column != "value" else 3
+        return number(value, digits, sign=column == "gain")
+
+    rows = [
+        [*(str(row[w]) for w in words), *(cell(c, row[c]) for c in columns.values())]
+        for row in frame.to_dict("records")
+    ]
+    head = [*words, *columns]
+    title = "Who contributed what, who was paid what"
+    return Table(head, rows, title, range(len(words), len(head)))
+
+
+def splits_table(result: Result) -> Table:
+    """Return a row for each split."""
+    rows = []
+    for split in result.splits:
+        metrics = split.metrics()
+        rows.append([str(split.seed), *(number(metrics[c]) for c in SPLIT_COLUMNS.values())])
+    head = ["seed", *SPLIT_COLUMNS]
+    return Table(head, rows, f"{len(rows)} splits", range(len(head)))
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """Return a row for each method: of each metric mean, difference and published figure."""
     frame = comparison.to_frame()
-    header = ["method"]
+    head = ["method"]
     for title in TITLES.values():
-        header += [title, f"− {comparison.baseline}", "paper"]
-    header += ["gain", "worst"]
+        head += [title, f"− {comparison.baseline}", "paper"]
+    head += ["gain", "worst"]
     rows = []
     for method, result in comparison.results.items():
         row = [method]
         for metric in TITLES:
-            found = frame[(frame.method == method) & (frame.metric == metric)].iloc[0]
-            row += metric_cells(found, comparison.baseline)
-        row += [f"{result.mean['gain']:+.3f}", f"{result.mean['worst_gain']:+.3f}"]
-        rows.append(row)
-    return header, rows
+            compared = frame[(frame.method == method) & (frame.metric == metric)].iloc[0]
+            row += metric_cells(compared, comparison.baseline)
+        rows.append([*row, *(number(result.mean[gain], sign=True) for gain in GAINS)])
+    return Table(head, rows, numbers=range(1, len(head)), notes=[note(comparison)])
+
+
+def metrics_table(comparison: Comparison) -> Table:
+    """Return the same with a section for each metric, which fits 80 columns."""
+    head = ["", "mean", f"− {comparison.baseline}", "rank", "paper"]
+    rows: list[list[str]] = []
+    for metric, part in comparison.to_frame().groupby("metric", sort=False):
+        rows.append([str(metric).replace("_", " ")])
+        for _, row in part[part["mean"].notna()].iterrows():
+            mean, difference, paper = metric_cells(row, comparison.baseline)
+            rows.append([f"  {row['method']}", mean, difference, f"{row['rank']:.1f}", paper])
+    for metric, title in GAINS.items():
+        rows.append([title])
+        for method, result in comparison.results.items():
+            rows.append([f"  {method}", number(result.mean[metric], sign=True)])
+    return Table(head, rows, numbers=range(1, len(head)), notes=[note(comparison)])
 
 
 def metric_cells(row: pd.Series[Any], baseline: str) -> list[str]:
     """Return mean ± half interval, difference to the baseline, and the published figure."""
-    return [_mean(row), _difference(row, baseline), _plain(row["published"])]
+    half = (row["high"] - row["low"]) / 2
+    mean = number(row["mean"]) + ("" if pd.isna(half) else f" ± {half:.3f}")
+    star = "*" if row["p_holm"] < SIGNIFICANT else ""
+    own = row["method"] == baseline or pd.isna(row["difference"])
+    difference = NONE if own else f"{row['difference']:+.3f}{star}"
+    return [mean, difference, number(row["published"])]
 
 
 def note(comparison: Comparison) -> str:
-    """Say what the figures are, and what the fairness is worth here."""
+    """Return what the figures are, and what bounds the fairness here."""
     first = comparison.first
     config = first.config
     return (
@@ -53,53 +119,3 @@ def note(comparison: Comparison) -> str:
         f"Holm's correction. Fairness: retest {first.mean['fairness_retest']:.3f}, bound "
         f"{first.fairness_bound:.3f}; gain over training alone: mean and worst agent."
     )
-
-
-def to_markdown(comparison: Comparison) -> str:
-    """Return the table as Markdown."""
-    return f"{markdown_lines(*cells(comparison))}\n\n{note(comparison)}\n"
-
-
-def markdown_lines(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a header and rows of text as the lines of a Markdown table."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def to_latex(comparison: Comparison) -> str:
-    """Return the table as a LaTeX tabular (needs booktabs)."""
-    header, rows = cells(comparison)
-    lines = [
-        r"\begin{tabular}{l" + "r" * (len(header) - 1) + "}",
-        r"\toprule",
-        " & ".join(_escaped(h) for h in header) + r" \\",
-        r"\midrule",
-        *(" & ".join(_escaped(c) for c in row) + r" \\" for row in rows),
-        r"\bottomrule",
-        r"\end{tabular}",
-        "% " + note(comparison),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _mean(row: pd.Series[Any]) -> str:
-    if math.isnan(row["mean"]):
-        return "-"
-    half = (row["high"] - row["low"]) / 2
-    return f"{row['mean']:.3f}" + ("" if math.isnan(half) else f" ± {half:.3f}")
-
-
-def _difference(row: pd.Series[Any], baseline: str) -> str:
-    if row["method"] == baseline or math.isnan(row["difference"]):
-        return "-"
-    star = "*" if row["p_holm"] < SIGNIFICANT else ""
-    return f"{row['difference']:+.3f}{star}"
-
-
-def _plain(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value:.3f}"
-
-
-def _escaped(text: str) -> str:
-    words = {"±": r"$\pm$", "−": "$-$", "%": r"\%", "_": r"\_", "-": "-"}
-    return "".join(words.get(c, c) for c in text)

@@ -19,6 +19,7 @@ from motifair.report.figures import Cast, run_figures
 from motifair.report.gallery import Group, gallery
 from motifair.report.source import Source
 from motifair.report.timeline import Timeline, timeline
+from motifair.table import NONE, Table, interval, number, percent
 
 METRICS = {
     "personalised_accuracy": "accuracy",
@@ -37,16 +38,6 @@ class Fact:
     name: str
     value: str
     note: str
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of text under their headings; `numbers` are the columns that are set to the right."""
-
-    title: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    numbers: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -134,18 +125,6 @@ def labels(folders: Sequence[Path]) -> dict[Path, str]:
     return dict(zip(folders, names, strict=True))
 
 
-def interval(mean: float, low: float, high: float, digits: int = 3) -> str:
-    """Write a number with its interval, or without where there is none.
-
-    >>> interval(0.5, 0.25, 0.75, 2), interval(0.5, math.nan, math.nan, 1)
-    ('0.50 [0.25, 0.75]', '0.5')
-    """
-    if math.isnan(mean):
-        return "–"
-    span = "" if math.isnan(low) else f" [{low:.{digits}f}, {high:.{digits}f}]"
-    return f"{mean:.{digits}f}{span}"
-
-
 def metrics_table(results: dict[str, Result]) -> Table:
     """Compare runs: a row for each, metrics with their intervals."""
     rows = []
@@ -155,7 +134,7 @@ def metrics_table(results: dict[str, Result]) -> Table:
         bound = interval(result.fairness_bound, math.nan, math.nan)
         rows.append((name, result.config.dataset, str(len(result.splits)), *cells, bound))
     head = ("run", "dataset", "splits", *METRICS.values(), "bound")
-    return Table("Metrics, with 95 % intervals", head, tuple(rows), frozenset(range(2, len(head))))
+    return Table(head, rows, "Metrics, with 95 % intervals", range(2, len(head)))
 
 
 def agents_table(source: Source, timeline: Timeline) -> Table:
@@ -165,10 +144,10 @@ def agents_table(source: Source, timeline: Timeline) -> Table:
         columns["role"] = timeline.roles
     left = len(columns)
     if source.graphs:
-        columns["graphs"] = [str(source.graphs.get(a, "–")) for a in timeline.agents]
+        columns["graphs"] = [str(source.graphs.get(a, NONE)) for a in timeline.agents]
     last = _last(timeline.columns["value"])
     columns["value"] = _cells(last, 3)
-    columns["received"] = [_percent(v) for v in known_mean(timeline.received)]
+    columns["received"] = [percent(v) for v in known_mean(timeline.received)]
     columns[f"payoff, {timeline.currency}"] = _cells(
         np.nansum(timeline.columns["payoff"], axis=0), 2
     )
@@ -185,7 +164,7 @@ def agents_table(source: Source, timeline: Timeline) -> Table:
     elif source.accuracy:
         columns["accuracy"] = _cells([source.accuracy.get(a, math.nan) for a in timeline.agents], 3)
     rows = tuple(zip(*columns.values(), strict=True))
-    return Table("Agents", tuple(columns), rows, frozenset(range(left, len(columns))))
+    return Table(tuple(columns), rows, "Agents", range(left, len(columns)))
 
 
 def options_table(source: Source) -> Table:
@@ -201,7 +180,7 @@ def options_table(source: Source) -> Table:
         )
         for name, value in given.items()
     )
-    return Table("Configuration", ("option", "value", "usually", "what it is"), rows)
+    return Table(("option", "value", "usually", "what it is"), rows, "Configuration")
 
 
 def _versions(section: RunSection) -> list[Table]:
@@ -214,7 +193,7 @@ def _versions(section: RunSection) -> list[Table]:
         "seconds": f"{result.seconds:.1f}",
     }
     rows = tuple((str(k), str(v)) for k, v in found.items() if v is not None)
-    return [Table("Versions and machine", ("what", "which"), rows)]
+    return [Table(("what", "which"), rows, "Versions and machine")]
 
 
 def _fairness(result: Result) -> Fact:
@@ -222,8 +201,8 @@ def _fairness(result: Result) -> Fact:
     value = mean["fairness"]
     over = "agents" if len(result.splits) == 1 else f"{len(result.splits)} splits"
     note = (
-        f"95 % interval over {over}. Retest {_number(mean['fairness_retest'])}, "
-        f"bound {_number(result.fairness_bound)}: about the most that can be measured here."
+        f"95 % interval over {over}. Retest {number(mean['fairness_retest'])}, "
+        f"bound {number(result.fairness_bound)}: about the most that can be measured here."
     )
     if result.fairness_undefined:
         note += f" Undefined in {result.fairness_undefined} of {len(result.splits)} splits."
@@ -297,12 +276,4 @@ def _last(table: np.ndarray) -> np.ndarray:
 
 
 def _cells(values: Iterable[float], digits: int) -> list[str]:
-    return [_number(float(v), digits) for v in values]
-
-
-def _number(value: float, digits: int = 3) -> str:
-    return "–" if math.isnan(value) else f"{round(value, digits) + 0.0:.{digits}f}"  # never -0.000
-
-
-def _percent(value: float) -> str:
-    return "–" if math.isnan(value) else f"{100 * value:.0f} %"
+    return [number(float(v), digits) for v in values]

@@ -7,14 +7,13 @@ from importlib.resources import files
 from io import StringIO
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
 from motifair.errors import MotifairError
 from motifair.extras import require
 from motifair.statements.entry import clean_reason, decimal
 from motifair.statements.statement import LEANED_ON, PARTS, Motif, Payment, Statement
+from motifair.table import Table
 
 LABELS = {
     "initial": "initial equal share",
@@ -47,13 +46,14 @@ def as_text(statement: Statement, width: int = 80) -> str:
     )
     console.print(f"Statement for {clean_reason(statement.agent)}")
     console.print(_about(statement) + "\n")
-    console.print(_totals(statement))
+    totals = _totals(statement).to_rich(box=None, show_header=False, padding=(0, 2, 0, 0))
+    console.print(totals)
     console.print("\n" + "\n".join(_instead(statement)) + "\n")
     for sentence in statement.sentences:
         console.print(sentence)
     shown = _chosen(statement.rounds)
     console.print()
-    console.print(_rounds(statement, shown))
+    console.print(_rounds(statement, shown).to_rich(title_style="", padding=0))
     for line in _notes(shown):
         console.print(line)
     for title, lines in (
@@ -112,14 +112,9 @@ def _about(s: Statement) -> str:
 
 
 def _totals(s: Statement) -> Table:
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_column()
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column()
-    for name in s.parts:
-        table.add_row(LABELS[name], s.money(s.totals[name]), PARTS[name])
-    table.add_row("payoff", s.money(s.payoff), "what it was paid: the sum of the amounts above")
-    return table
+    rows = [(LABELS[name], s.money(s.totals[name]), PARTS[name]) for name in s.parts]
+    rows.append(("payoff", s.money(s.payoff), "what it was paid: the sum of the amounts above"))
+    return Table(("part", s.currency, "what it is"), rows, numbers=(1,))
 
 
 def _instead(s: Statement) -> list[str]:
@@ -143,15 +138,14 @@ def _chosen(rounds: Sequence[Payment]) -> list[Payment]:
 def _rounds(s: Statement, shown: Sequence[Payment]) -> Table:
     some = len(shown) < len(s.rounds)
     title = "Rounds: the first, the last, the best and the worst paid" if some else "Rounds"
-    table = Table(title=title, title_justify="left", title_style="", box=SIMPLE_HEAD, padding=0)
     names = [*s.parts, "payoff"]
-    for name in ("round", *names):
-        table.add_column(COLUMNS.get(name, name), justify="right", overflow="fold")
+    head = ["round", *(COLUMNS.get(name, name) for name in names)]
+    rows = []
     for p in shown:
         amounts = {**p.amounts, "payoff": p.payoff}
         mark = " *" if p.note else "  "
-        table.add_row(f"{p.round}{mark}", *(s.money(amounts.get(n, 0)) for n in names))
-    return table
+        rows.append([f"{p.round}{mark}", *(s.money(amounts.get(n, 0)) for n in names)])
+    return Table(head, rows, title, range(len(head)))
 
 
 def _notes(shown: Sequence[Payment]) -> Iterator[str]:

@@ -1,13 +1,14 @@
-"""Tables as people read them: a number and its interval in one cell, what is compared side by side.
+"""A study's tables in Markdown: numbers with their intervals, compared columns side by side.
 
-The same tables are CSV files for machines, with a column for every number.
+The CSV files of the same tables have a column for every number.
 """
 
 from __future__ import annotations
 
 import pandas as pd
 
-from motifair.experiments.tables import SIGNIFICANT, markdown_lines
+from motifair.experiments.tables import SIGNIFICANT
+from motifair.table import NONE, Table, number
 
 METRIC, PUBLISHED, P = "metric", "published", "p_holm"
 
@@ -25,19 +26,19 @@ def markdown(table: pd.DataFrame, across: str | None = None) -> str:
     """
     across = METRIC if across is None and METRIC in table else across
     if across is None:
-        return _lines(_told(_folded(table)[0]))
+        return _lines(_worded(_folded(table)[0]))
     return "\n\n".join(
-        f"{_words(number).capitalize()}, by {across}{_signs(table, number)}:\n\n{_lines(part)}"
-        for number, part in _side_by_side(table, across).items()
+        f"{_words(name).capitalize()}, by {across}{_signs(table, name)}:\n\n{_lines(part)}"
+        for name, part in _side_by_side(table, across).items()
     )
 
 
-def _signs(table: pd.DataFrame, number: str) -> str:
-    """Say what parentheses behind a mean, or stars behind a difference, mean."""
+def _signs(table: pd.DataFrame, name: str) -> str:
+    """Explain parentheses after a mean, and stars after a difference."""
     printed = _printed(table)
-    if number == "mean" and printed:
+    if name == "mean" and printed:
         return f" (in parentheses: {printed[0]})"
-    starred = number == "difference" and P in table
+    starred = name == "difference" and P in table
     return f" (* p < {SIGNIFICANT} after Holm's correction)" if starred else ""
 
 
@@ -60,11 +61,11 @@ def _folded(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     return made, list(ends)
 
 
-def _cell(number: float, low: float, high: float | None = None) -> str:
+def _cell(value: float, low: float, high: float | None = None) -> str:
     """Return a number with its interval, of which the low end may be all that matters."""
-    if number != number or low != low:
-        return _text(number)
-    return f"{_text(number)} [{_text(low)}, {'…' if high is None else _text(high)}]"
+    if value != value or low != low:
+        return _text(value)
+    return f"{_text(value)} [{_text(low)}, {'…' if high is None else _text(high)}]"
 
 
 def _side_by_side(table: pd.DataFrame, across: str) -> dict[str, pd.DataFrame]:
@@ -84,33 +85,31 @@ def _side_by_side(table: pd.DataFrame, across: str) -> dict[str, pd.DataFrame]:
     # On how many splits a metric is defined differs from metric to metric.
     keys = [c for c in made if c not in {across, P, "splits", *printed, *numbers}]
     order = list(dict.fromkeys(made[across]))
-    found = {}
-    for number in numbers:
+    tables = {}
+    for name in numbers:
         rows = []
         for labels, part in made.groupby(keys, sort=False, dropna=False):
-            cells = dict(zip(part[across], part[number], strict=True))
+            cells = dict(zip(part[across], part[name], strict=True))
             rows.append(
-                {**dict(zip(keys, labels, strict=True)), **{o: cells.get(o, "-") for o in order}}
+                {**dict(zip(keys, labels, strict=True)), **{o: cells.get(o, NONE) for o in order}}
             )
-        found[number] = _told(pd.DataFrame(rows))
-    return found
+        tables[name] = _worded(pd.DataFrame(rows))
+    return tables
 
 
-def _told(table: pd.DataFrame) -> pd.DataFrame:
-    """Turn every value into words."""
-    told = {}
+def _worded(table: pd.DataFrame) -> pd.DataFrame:
+    """Write every value as text."""
+    columns = {}
     for name in table.columns:
         small = name in ("p", P)
-        told[name] = ["< 0.001" if small and v < 0.001 else _text(v) for v in table[name]]
-    return pd.DataFrame(told, dtype=object)
+        columns[name] = ["< 0.001" if small and v < 0.001 else _text(v) for v in table[name]]
+    return pd.DataFrame(columns, dtype=object)
 
 
 def _text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, float):
-        return "-" if value != value else f"{round(value, 3) + 0.0:.3f}"  # and no -0.000
-    return str(value)
+    return number(value) if isinstance(value, float) else str(value)
 
 
 def _words(name: str) -> str:
@@ -118,5 +117,5 @@ def _words(name: str) -> str:
 
 
 def _lines(table: pd.DataFrame) -> str:
-    header = [_words(str(name)) for name in table.columns]
-    return markdown_lines(header, table.itertuples(index=False, name=None))
+    head = [_words(str(name)) for name in table.columns]
+    return Table(head, list(table.itertuples(index=False, name=None))).to_markdown()

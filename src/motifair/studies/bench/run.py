@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from rich.table import Table
 
 from motifair.errors import MotifairError
 from motifair.experiments.plan import choose_device, make_plan
@@ -20,6 +19,7 @@ from motifair.studies.bench.cpu import measure_cpu
 from motifair.studies.bench.cuda import measure_cuda
 from motifair.studies.bench.measure import environment
 from motifair.studies.bench.scale import measure_scale, save_scale
+from motifair.table import Table
 
 SPLITS, REPEATS = 20, 12
 RATIOS = (
@@ -93,32 +93,30 @@ def show_benchmark(results: dict[str, Any], console: Console) -> None:
     if "splits" in results:
         rounds += f", {results['splits']} federations as one stack"
     console.print(f"{rounds} ({place})", highlight=False)
-    console.print(_table(results.get("methods") or {"value": results}))
-    if "scale" in results:
-        table = Table("agents", "round", "per agent, vs first")
-        for entry in results["scale"]:
-            ratio = f"{entry['per_agent_vs_first']:.2f}"
-            table.add_row(str(entry["agents"]), _time(entry["seconds"]), ratio)
-        console.print(table)
+    console.print(_table(found.get("methods") or {"value": found}).to_rich())
+    if "scale" in found:
+        rows = [
+            (str(e["agents"]), _time(e["seconds"]), f"{e['per_agent_vs_first']:.2f}")
+            for e in found["scale"]
+        ]
+        head = ("agents", "round", "per agent, vs first")
+        console.print(Table(head, rows, numbers=range(3)).to_rich())
 
 
 def _table(columns: dict[str, dict[str, Any]]) -> Table:
-    """Return a table with a row for each measurement and a column for each method."""
-    table = Table("measured")
-    for name in columns:
-        table.add_column(name, justify="right")
+    """Give everything that was measured a row, and each method a column."""
     first = next(iter(columns.values()))
-    for name in first["seconds"]:
-        table.add_row(name, *(_time(c["seconds"][name]) for c in columns.values()))
+    rows = [(n, *(_time(c["seconds"][n]) for c in columns.values())) for n in first["seconds"]]
     for name in first.get("whole_run_seconds", ()):
         times = (_time(c["whole_run_seconds"][name]) for c in columns.values())
-        table.add_row(f"whole run, {name}", *times)
+        rows.append((f"whole run, {name}", *times))
     for name in RATIOS:
         if name in first:
-            table.add_row(name, *(f"{c[name]:.2f}" for c in columns.values()))
+            rows.append((name, *(f"{c[name]:.2f}" for c in columns.values())))
     if "peak_memory_mib" in first:
-        table.add_row("peak memory", *(f"{c['peak_memory_mib']:.0f} MiB" for c in columns.values()))
-    return table
+        memory = (f"{c['peak_memory_mib']:.0f} MiB" for c in columns.values())
+        rows.append(("peak memory", *memory))
+    return Table(("measured", *columns), rows, numbers=range(1, len(columns) + 1))
 
 
 def _time(seconds: float) -> str:
