@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import pandas as pd
 
 LONGEST_CURVE = 500  # points; more cannot be seen, and make a file heavy
 MOST_POINTS = 6_000  # of all curves of a chart together: a crowd is drawn with fewer for each
@@ -199,14 +200,9 @@ def in_columns(x: np.ndarray, table: np.ndarray, most: int) -> tuple[np.ndarray,
     """
     if len(x) <= most:
         return x, table
-    width = -(-len(x) // most)
-    cuts = range(0, len(x), width)
-    middle = np.array([x[k : k + width].mean() for k in cuts])
-    rows = [table[k : k + width] for k in cuts]
-    known = [(~np.isnan(r)).sum(axis=0) for r in rows]
-    sums = [np.nansum(r, axis=0) for r in rows]
-    means = [s / np.where(n == 0, np.nan, n) for s, n in zip(sums, known, strict=True)]
-    return middle, np.stack(means)
+    column = np.arange(len(x)) // -(-len(x) // most)
+    means = pd.DataFrame(np.column_stack([x, table])).groupby(column).mean().to_numpy()
+    return means[:, 0], means[:, 1:]
 
 
 def short(name: str) -> str:

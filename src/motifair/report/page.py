@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
@@ -20,6 +18,7 @@ from motifair.report.figures import tradeoff
 from motifair.report.interactive import plotly_figure
 from motifair.report.run_section import RunSection, metrics_table
 from motifair.report.static import gallery_figure, matplotlib_figure, save_figure
+from motifair.report.templates import asset, render
 
 Say = Callable[[str], None]
 # What stands in a legend, in a box of 34 by 12.
@@ -60,15 +59,14 @@ def write_report(
 
 def html_page(sections: Sequence[RunSection]) -> str:
     """Return the page as text."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    template = environment.from_string(_asset("report.html"))
     results = _results(sections)
     compared = tradeoff(results) if len(results) > 1 else None
     drawn = {"compare-tradeoff": compared} if compared else {}
     for number, section in enumerate(sections):
         drawn |= {figure_id(number, chart): chart for chart in section.charts}
     plain = {name: _plain(chart) for name, chart in drawn.items()}
-    return template.render(
+    return render(
+        "report.html",
         title=_title(sections),
         sections=sections,
         compared=compared,
@@ -81,9 +79,9 @@ def html_page(sections: Sequence[RunSection]) -> str:
         symbols=SYMBOLS,
         light=LIGHT,
         dark=DARK,
-        theme=Markup(_asset("theme.css")),
-        style=Markup(_asset("report.css")),
-        script=Markup(_asset("report.js")),
+        theme=asset("theme.css"),
+        style=asset("report.css"),
+        script=asset("report.js"),
         plotly=Markup(get_plotlyjs()),
         heights={name: figure["layout"]["height"] for name, figure in plain.items()},
         data=Markup(embedded(plain)),
@@ -154,7 +152,3 @@ def _agents(sections: Sequence[RunSection]) -> list[tuple[str, str, Style]]:
 
 def _file_name(label: str) -> str:
     return "".join(c if c.isalnum() or c in "-_." else "-" for c in label)
-
-
-def _asset(name: str) -> str:
-    return (files("motifair.report") / "assets" / name).read_text(encoding="utf-8")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from importlib.resources import files
 from io import StringIO
 from typing import Any
 
@@ -11,6 +10,7 @@ from rich.console import Console
 
 from motifair.errors import MotifairError
 from motifair.extras import require
+from motifair.report.templates import asset, render
 from motifair.statements.entry import clean_reason, decimal
 from motifair.statements.statement import LEANED_ON, PARTS, Motif, Payment, Statement
 from motifair.table import Table
@@ -70,15 +70,10 @@ def as_text(statement: Statement, width: int = 80) -> str:
 
 def as_html(statement: Statement) -> str:
     """Return a statement as one HTML document that needs nothing else, for screen and print."""
-    from jinja2 import Environment, StrictUndefined
-
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    template = environment.from_string(_asset("statement.html"))
-    return template.render(
+    return render(
+        "statement.html",
         s=statement,
-        theme=_asset("theme.css"),
+        theme=asset("theme.css"),
         about=_about(statement),
         labels=LABELS,
         meaning=PARTS,
@@ -215,10 +210,6 @@ def _bars(s: Statement) -> dict[str, dict[str, float]]:
         name: {"x": (min(units, 0) - low) * scale, "width": abs(units) * scale}
         for name, units in zip(s.parts, amounts, strict=True)
     }
-
-
-def _asset(name: str) -> str:
-    return (files("motifair.report") / "assets" / name).read_text(encoding="utf-8")
 
 
 def _plain(console: Console) -> str:

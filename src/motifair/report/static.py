@@ -19,8 +19,7 @@ from motifair.report.colours import DASHES, LIGHT, MARKERS
 from motifair.report.gallery import Card, Drawing
 
 FORMATS = ("svg", "png", "pdf")
-# Text stays text in SVG and PDF; without a date and a fixed salt no two files would be the same.
-SETTINGS: dict[Any, Any] = {"svg.fonttype": "none", "pdf.fonttype": 42, "svg.hashsalt": "motifair"}
+SETTINGS: dict[Any, Any] = {"svg.fonttype": "none", "pdf.fonttype": 42}  # text stays text
 WITHOUT_DATE: dict[str, dict[str, Any]] = {
     "svg": {"Date": None}, "png": {}, "pdf": {"CreationDate": None}
 }  # fmt: skip
@@ -41,18 +40,34 @@ def save_figure(figure: Figure, folder: Path, name: str) -> list[Path]:
         figure.draw_without_rendering()
         figure.set_layout_engine("none")  # found once, it is the same for every format
         for kind in FORMATS:
-            buffer = io.BytesIO()
-            figure.savefig(buffer, format=kind, dpi=200, metadata=WITHOUT_DATE[kind])
             paths.append(folder / f"{name}.{kind}")
-            write_atomic(paths[-1], buffer.getvalue())
+            write_atomic(paths[-1], picture(figure, kind, dpi=200))
     return paths
+
+
+def picture(figure: Figure, kind: str, dpi: float | str = "figure") -> bytes:
+    """Return a figure as SVG, PNG or PDF; the same figure gives the same bytes."""
+    buffer = io.BytesIO()
+    with rc_context({"svg.hashsalt": "motifair"}):
+        figure.savefig(buffer, format=kind, dpi=dpi, metadata=WITHOUT_DATE[kind])
+    return buffer.getvalue()
 
 
 def matplotlib_figure(chart: Chart) -> Figure:
     """Return a chart as a matplotlib figure, with its legend outside."""
     height = max(HEIGHT, 1.2 + ROW_INCHES * len(chart.rows))
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
-    axes = figure.subplots()
+    draw(figure.subplots(), chart)
+    if chart.legend():
+        handles, labels = figure.axes[0].get_legend_handles_labels()
+        figure.legend(
+            handles, labels, loc="outside lower center", frameon=False, fontsize=8, ncols=3
+        )
+    return figure
+
+
+def draw(axes: Axes, chart: Chart) -> None:
+    """Draw a chart into a panel, without its legend."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(color="0.92", lw=0.6)
     axes.set_axisbelow(True)
@@ -64,7 +79,7 @@ def matplotlib_figure(chart: Chart) -> Figure:
         elif isinstance(series, Bars):
             _bars(axes, series)
         else:
-            _heat_map(figure, axes, series)
+            _heat_map(axes, series)
     for line in chart.references:
         _reference(axes, line)
     axes.set_xlabel(text(chart.x_title))
@@ -76,12 +91,6 @@ def matplotlib_figure(chart: Chart) -> Figure:
         axes.set_ylim(len(chart.rows) - 0.4, -0.6)
     if chart.x_range is not None:
         axes.set_xlim(chart.x_range)
-    if chart.legend():
-        handles, labels = axes.get_legend_handles_labels()
-        figure.legend(
-            handles, labels, loc="outside lower center", frameon=False, fontsize=8, ncols=3
-        )
-    return figure
 
 
 def text(words: str) -> str:
@@ -128,7 +137,7 @@ def _bars(axes: Axes, series: Bars) -> None:
     axes.barh(range(len(series.x)), series.x, height=0.65, color=colour, label=text(series.name))
 
 
-def _heat_map(figure: Figure, axes: Axes, series: HeatMap) -> None:
+def _heat_map(axes: Axes, series: HeatMap) -> None:
     axes.grid(visible=False)
     mesh = axes.pcolormesh(
         edges(series.x),
@@ -139,7 +148,7 @@ def _heat_map(figure: Figure, axes: Axes, series: HeatMap) -> None:
         vmax=series.high,
         rasterized=True,  # thousands of cells as vectors make a PDF that no reader opens gladly
     )
-    figure.colorbar(mesh, ax=axes, label=text(series.name))
+    axes.figure.colorbar(mesh, ax=axes, label=text(series.name))
     for (row, column), sign in np.ndenumerate(series.signs):
         if sign:
             axes.text(float(series.x[column]), row, str(sign), ha="center", va="center", fontsize=6)

@@ -13,7 +13,7 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from motifair.report import colours
+from motifair.report import charts, colours
 
 BLUE, ORANGE, GREEN, RED, PINK, SKY, _, BLACK = colours.COLOURS
 # Yellow is left out: it is hard to see on white.
@@ -42,16 +42,14 @@ def panels(
     return figure, row
 
 
-def reach(frame: pd.DataFrame) -> np.ndarray:
-    """Return the lengths of intervals below and above the mean, for `errorbar`, `(2, rows)`.
+def reach(frame: pd.DataFrame) -> np.ndarray | None:
+    """Return how far intervals reach below and above the mean, as `errorbar` wants them.
 
     >>> reach(pd.DataFrame({"mean": [0.5], "low": [0.25], "high": [1.0]})).tolist()
     [[0.25], [0.5]]
     """
-    below, above = frame["mean"] - frame["low"], frame["high"] - frame["mean"]
-    # Fisher's interval of a correlation of 1 ends just below it: lengths must not be negative.
-    both: np.ndarray = np.maximum(np.vstack([below, above]).astype(float), 0)
-    return both
+    mean, low, high = (frame[name].to_numpy(float) for name in ("mean", "low", "high"))
+    return charts.reach(mean, np.stack([low, high]))
 
 
 def dots(

@@ -13,6 +13,7 @@ from motifair.experiments.plan import Plan
 from motifair.experiments.result import Result
 from motifair.studies.harm import TIERS
 from motifair.studies.payoff import paid_splits, spearman
+from motifair.studies.rows import measured
 from motifair.studies.study import DATASETS, Finding, Settings, Study
 
 SEARCH, PAYOFF_SEARCH = 10_000, 30_000
@@ -96,13 +97,13 @@ def _row(result: Result, name: str, results: Mapping[str, Result]) -> dict[str, 
     """Return the means of one variant and its differences to FedAvg, and to CFFL in fairness."""
     row: dict[str, Any] = {"variant": name}
     for metric in ("personalised_accuracy", "global_accuracy", "fairness"):
-        pair = paired_difference(_values(result, metric), _values(results["fedavg"], metric))
+        pair = paired_difference(measured(result, metric), measured(results["fedavg"], metric))
         row |= {
             metric: result.mean[metric],
             f"{metric} − fedavg": pair.mean,
             f"{metric} − fedavg_low": pair.low,
         }
-    pair = paired_difference(_values(result, "fairness"), _values(results["cffl"], "fairness"))
+    pair = paired_difference(measured(result, "fairness"), measured(results["cffl"], "fairness"))
     row |= {"fairness − cffl": pair.mean, "fairness − cffl_low": pair.low}
     return row
 
@@ -115,10 +116,6 @@ def paid(plan: Plan, result: Result) -> dict[str, float]:
         "personalised_accuracy": result.mean["personalised_accuracy"],
         "global_accuracy": result.mean["global_accuracy"],
     }
-
-
-def _values(result: Result, metric: str) -> list[float]:
-    return [s.metrics()[metric] for s in result.splits]
 
 
 STUDY = Study("search", "one option of the default profile changed at a time", run)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,13 +9,13 @@ from typing import Any
 
 import pandas as pd
 import torch
-from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from motifair.experiments.compare import Comparison, execute_all
 from motifair.experiments.jobs import Progress
 from motifair.experiments.plan import Plan, make_plan
 from motifair.files import finite, write_atomic
+from motifair.report.static import picture
 from motifair.studies.markdown import markdown
 
 # Fixed in docs/results/seeds.toml before any option was chosen.
@@ -129,7 +128,7 @@ class Finding:
         for name, figure in self.figures.items():
             for kind in ("png", "svg"):
                 files.append(folder / f"{name}.{kind}")
-                write_atomic(files[-1], _picture(figure, kind))
+                write_atomic(files[-1], picture(figure, kind))
             parts.append(f"![{name}]({name}.png)")
         for name, table in self.raw.items():
             files.append(folder / f"{name}.csv")
@@ -138,14 +137,6 @@ class Finding:
         files.append(folder / "README.md")
         write_atomic(files[-1], "\n\n".join(parts) + "\n")
         return files
-
-
-def _picture(figure: Figure, kind: str) -> bytes:
-    """Render a figure reproducibly: without date and with fixed element names."""
-    buffer = io.BytesIO()
-    with rc_context({"svg.hashsalt": "motifair"}):
-        figure.savefig(buffer, format=kind, metadata={"Date": None} if kind == "svg" else {})
-    return buffer.getvalue()
 
 
 @dataclass(frozen=True)
