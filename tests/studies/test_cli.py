@@ -12,7 +12,7 @@ import pytest
 
 from motifair.cli import main
 from motifair.studies import ablation
-from motifair.studies.study import Finding, Settings, Study
+from motifair.studies.study import Settings, Study, StudyResult
 
 # What the machines with a GPU do not have.
 ABSENT = ("nvflare", "sqlalchemy", "alembic", "psycopg", "pyarrow", "cryptography", "opacus")
@@ -77,7 +77,7 @@ def test_interrupted_it_says_so_and_goes_on_when_given_again(
     tmp_path: Path,
     data_dir: Path,
 ) -> None:
-    def interrupted(settings: Settings) -> Finding:
+    def interrupted(settings: Settings) -> StudyResult:
         signal.raise_signal(signal.SIGINT)
         return ablation.run(settings)
 

@@ -15,7 +15,7 @@ from motifair.errors import MotifairError
 from motifair.studies import contribution, images
 from motifair.studies.contribution import contribution_table, draw
 from motifair.studies.images import AGENTS, digits, image_contributions
-from motifair.studies.study import Finding, Settings
+from motifair.studies.study import Settings, StudyResult
 
 CPU = torch.device("cpu")
 
@@ -34,7 +34,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(out: Path) -> Finding:
+def found(out: Path) -> StudyResult:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(contribution, "digits", blobs)
         patch.setattr(contribution, "MEASURED", 2)
@@ -49,7 +49,7 @@ def history_of(out: Path, kind: str, method: str) -> pd.DataFrame:
     return pd.read_csv(out / "runs" / f"planted-seed20000-2x4-{kind}" / method / "history.csv")
 
 
-def test_shares_are_those_of_the_measured_entries(found: Finding, out: Path) -> None:
+def test_shares_are_those_of_the_measured_entries(found: StudyResult, out: Path) -> None:
     table = found.tables["contribution"].set_index("what")
     assert list(table.index) == ["fedavg on planted", "motifair on planted", "fedavg on images"]
     for method in ("fedavg", "motifair"):
@@ -63,7 +63,7 @@ def test_shares_are_those_of_the_measured_entries(found: Finding, out: Path) -> 
         assert row["negative"] + row["zero"] + row["positive"] == pytest.approx(1)
 
 
-def test_cosine_is_compared_with_shapley_over_agents(found: Finding, out: Path) -> None:
+def test_cosine_is_compared_with_shapley_over_agents(found: StudyResult, out: Path) -> None:
     rows = history_of(out, "shapley", "motifair").dropna(subset="shapley")
     by_round = rows.groupby(["split", "round"])
     correlation = by_round.apply(lambda r: pearsonr(r["alignment"], r["shapley"]).statistic)
@@ -87,7 +87,7 @@ def test_the_table_tells_harm_from_late_help() -> None:
     assert row["turns_positive"] == pytest.approx(1 / 3)
 
 
-def test_maps_are_drawn_with_bars_that_have_intervals(found: Finding) -> None:
+def test_maps_are_drawn_with_bars_that_have_intervals(found: StudyResult) -> None:
     axes = found.figures["contribution"].axes
     assert [a.get_title() for a in axes[:3]] == list(found.tables["contribution"]["what"])
     (bars,) = (c for c in axes[3].containers if isinstance(c, BarContainer))

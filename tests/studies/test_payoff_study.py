@@ -23,7 +23,7 @@ from motifair.studies.harm import without, without_tiers
 from motifair.studies.late import CONTROL, LATE, OTHERS, course_of_late, damaged
 from motifair.studies.payoff import Paid, bar_table, chance_above, paid_by_rule, spearman
 from motifair.studies.stacks import Training, run_stages, taken_over, train
-from motifair.studies.study import PAYOFF_CONFIRMATION, Finding, Settings
+from motifair.studies.study import PAYOFF_CONFIRMATION, Settings, StudyResult
 
 CPU = torch.device("cpu")
 SMALL = {"agents": 4, "hidden": 16, "learning_rate": 0.02}
@@ -49,7 +49,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(out: Path) -> Finding:
+def found(out: Path) -> StudyResult:
     return payoff.run(settings(out))
 
 
@@ -73,7 +73,9 @@ def test_a_split_knows_which_share_of_edges_was_moved(tmp_path: Path) -> None:
     assert {d.rewired for d in clean.damage} == {0.0}
 
 
-def test_tiers_and_order_are_those_of_the_files(found: Finding, out: Path, tmp_path: Path) -> None:
+def test_tiers_and_order_are_those_of_the_files(
+    found: StudyResult, out: Path, tmp_path: Path
+) -> None:
     history, agents = files_of(out, "motifair")
     table = found.tables["tiers"].set_index(["rule", "tier"]).loc["motifair"]
     for tier in ("low", "medium", "high"):
@@ -97,7 +99,7 @@ def test_tiers_and_order_are_those_of_the_files(found: Finding, out: Path, tmp_p
     assert order["high_above_low"] == pytest.approx(np.mean(chances))
 
 
-def test_tiers_can_be_made_again_from_what_each_agent_was_paid(found: Finding) -> None:
+def test_tiers_can_be_made_again_from_what_each_agent_was_paid(found: StudyResult) -> None:
     raw = found.raw["splits"]
     assert set(raw["rule"]) == set(payoff.VALUED)
     means = raw.groupby(["rule", "seed", "tier"])["payoff"].mean().groupby(["rule", "tier"]).mean()
@@ -105,7 +107,9 @@ def test_tiers_can_be_made_again_from_what_each_agent_was_paid(found: Finding) -
     assert means.to_dict() == pytest.approx(table.loc[means.index].to_dict())
 
 
-def test_the_study_writes_figures_and_says_what_they_are(found: Finding, tmp_path: Path) -> None:
+def test_the_study_writes_figures_and_says_what_they_are(
+    found: StudyResult, tmp_path: Path
+) -> None:
     made = {p.name for p in found.write(tmp_path)}
     assert {"payoff.png", "late.svg", "harm.csv", "bar.csv", "README.md"} <= made
 
@@ -172,7 +176,7 @@ def test_a_tier_left_out_is_a_federation_of_the_others(tmp_path: Path) -> None:
     assert found.global_accuracy[-1] == pytest.approx(expected.item(), abs=1e-12)
 
 
-def test_harm_compares_with_everyone(found: Finding, out: Path) -> None:
+def test_harm_compares_with_everyone(found: StudyResult, out: Path) -> None:
     history, agents = files_of(out, "fedavg")
     final = history[history["round"] == 4].groupby("split")["global_accuracy"].first()
     harm = found.tables["harm"].set_index("tier")

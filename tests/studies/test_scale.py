@@ -12,7 +12,7 @@ from motifair.files import read_json
 from motifair.graphs.tu import write_tu
 from motifair.studies import scale
 from motifair.studies.scale import TWITTER, present
-from motifair.studies.study import Finding, Settings
+from motifair.studies.study import Settings, StudyResult
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Finding, Path]:
+def found(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[StudyResult, Path]:
     out = tmp_path_factory.mktemp("scale")
     chosen = Settings(
         out, splits=2, rounds=2, device="cpu", threads=1, data_dir=data,
@@ -44,7 +44,7 @@ def test_elsewhere_stand_ins_are_named_as_what_they_are(tmp_path: Path, data_dir
     assert any("not among" in note for note in scale.notes(("DBLP_v1", "twitter-like")))
 
 
-def test_our_numbers_stand_beside_the_published_ones(found: tuple[Finding, Path]) -> None:
+def test_our_numbers_stand_beside_the_published_ones(found: tuple[StudyResult, Path]) -> None:
     finding, out = found
     table = finding.tables["scale"].set_index(["method", "metric"])
     assert table.loc[("motifair", "fairness"), "published for Twitter"] == 0.401
@@ -59,7 +59,7 @@ def test_our_numbers_stand_beside_the_published_ones(found: tuple[Finding, Path]
     assert set(table["what it is"]) == {"the paper's dataset"}
 
 
-def test_the_figure_has_intervals_and_crosses(found: tuple[Finding, Path]) -> None:
+def test_the_figure_has_intervals_and_crosses(found: tuple[StudyResult, Path]) -> None:
     for axis in found[0].figures["scale"].axes:
         assert axis.containers
         assert axis.collections

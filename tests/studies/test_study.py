@@ -12,7 +12,7 @@ from motifair.errors import MotifairError
 from motifair.federation.loop import Stopped
 from motifair.studies import ablation, sweep
 from motifair.studies.registry import MODULES, choose_studies, load_study
-from motifair.studies.study import Finding, Settings, runs_folder
+from motifair.studies.study import Settings, StudyResult, runs_folder
 
 
 def small(out: Path, data_dir: Path, **changed: object) -> Settings:
@@ -48,7 +48,9 @@ def times(folder: Path) -> dict[str, int]:
 def test_the_same_finding_is_written_as_the_same_bytes(tmp_path: Path) -> None:
     table = pd.DataFrame({"method": ["a"], "mean": [0.1]})
     made = [
-        Finding("T", {"t": table}, {"f": drawn()}, ["A note."], {"s": table}).write(tmp_path / name)
+        StudyResult("T", {"t": table}, {"f": drawn()}, ["A note."], {"s": table}).write(
+            tmp_path / name
+        )
         for name in ("first", "second")
     ]
     assert [p.name for p in made[0]] == ["t.csv", "f.png", "f.svg", "s.csv", "README.md"]

@@ -17,7 +17,7 @@ from motifair.experiments.result import Result, SplitResult
 from motifair.federation.history import History
 from motifair.studies import datasets, perturbed, sweep, table2, tradeoff
 from motifair.studies.rows import comparison_rows
-from motifair.studies.study import Finding, Settings
+from motifair.studies.study import Settings, StudyResult
 
 SPLITS = 3
 RIVALS = ("fedavg", "cgsv", "cffl")
@@ -38,7 +38,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory, data_dir: Path) -> Settin
 
 
 @pytest.fixture(scope="module")
-def found(settings: Settings) -> Finding:
+def found(settings: Settings) -> StudyResult:
     return table2.run(settings)
 
 
@@ -65,7 +65,7 @@ def row(table: pd.DataFrame, **keys: str) -> pd.Series:
 
 @pytest.mark.parametrize("method", ["self-train", "fedavg", "gcfl", "cffl", "motifair"])
 def test_fairness_is_the_correlation_with_training_alone(
-    settings: Settings, found: Finding, method: str
+    settings: Settings, found: StudyResult, method: str
 ) -> None:
     values = correlations(settings, method)
     defined = values[~np.isnan(values)]
@@ -80,7 +80,7 @@ def test_fairness_is_the_correlation_with_training_alone(
         assert cell["high"] == pytest.approx(min(high, 1))
 
 
-def test_the_tables_can_be_made_again_from_the_raw_numbers(found: Finding) -> None:
+def test_the_tables_can_be_made_again_from_the_raw_numbers(found: StudyResult) -> None:
     raw = found.raw["splits"]
     assert sorted(raw["seed"].unique()) == [20_000 + k for k in range(SPLITS)]
     for (method, metric), mean in found.tables["methods"].groupby(["method", "metric"])["mean"]:
@@ -90,7 +90,7 @@ def test_the_tables_can_be_made_again_from_the_raw_numbers(found: Finding) -> No
     assert raw.groupby("method")["worse_off"].mean().to_dict() == pytest.approx(lost.to_dict())
 
 
-def test_accuracy_and_its_difference_to_fedavg(settings: Settings, found: Finding) -> None:
+def test_accuracy_and_its_difference_to_fedavg(settings: Settings, found: StudyResult) -> None:
     ours, base = (
         np.array([a["accuracy"].mean() for a in agents(settings, m)]) for m in ("cffl", "fedavg")
     )
@@ -101,7 +101,7 @@ def test_accuracy_and_its_difference_to_fedavg(settings: Settings, found: Findin
     assert cell["difference_low"] <= cell["difference"] <= cell["difference_high"]
 
 
-def test_the_share_of_agents_that_lose(settings: Settings, found: Finding) -> None:
+def test_the_share_of_agents_that_lose(settings: Settings, found: StudyResult) -> None:
     alone = found.tables["alone"]
     for method in table2.METHODS:
         lost = [
@@ -116,7 +116,7 @@ def test_the_share_of_agents_that_lose(settings: Settings, found: Finding) -> No
 
 
 def test_published_figures_stand_beside_ours_with_their_deviation(
-    settings: Settings, found: Finding
+    settings: Settings, found: StudyResult
 ) -> None:
     assert found.tables["methods"]["published"].isna().all()  # the paper has no MUTAG
     result = made([[0.5, 0.6, 0.7]] * 2)
@@ -175,7 +175,9 @@ def test_p_is_corrected_over_all_rows_of_the_bar() -> None:
     assert table["p_holm"].tolist() == pytest.approx([min(1, p * len(RIVALS))] * len(RIVALS))
 
 
-def test_the_bar_has_every_method_and_control_and_the_same_training_once(found: Finding) -> None:
+def test_the_bar_has_every_method_and_control_and_the_same_training_once(
+    found: StudyResult,
+) -> None:
     bar = found.tables["bar"]
     controls = {"self-train", "fedavg-own", "fedavg-own-stretched", "gcfl", "gcfl+", "star-alone"}
     assert set(bar["against"]) == set(table2.METHODS) - {"motifair", "fedprox"}
@@ -206,7 +208,7 @@ def test_perturbed_data_are_other_runs_without_published_figures(
 
 
 def test_points_of_the_tradeoff_are_those_of_their_runs(
-    settings: Settings, found: Finding, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, found: StudyResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     swept = {
         "beta": (("motifair", "cgsv", "cffl"), (0.5, math.inf)),

@@ -16,7 +16,7 @@ from motifair.errors import MotifairError
 if TYPE_CHECKING:
     from motifair.cli.progress import RunProgress
     from motifair.experiments.plan import Plan
-    from motifair.studies.study import Finding, Settings, Study
+    from motifair.studies.study import Settings, Study, StudyResult
 
 
 def paper(
@@ -110,14 +110,14 @@ class StudyProgress:
         return self.shown.enter_context(RunProgress([plan], self.console, transient=True))
 
 
-def _make(study: Study, settings: Settings) -> Finding:
+def _make(study: Study, settings: Settings) -> StudyResult:
     """Run a study and write what it found, so that the next one may fail without loss."""
     finding = study.run(settings)
     finding.write(settings.out / study.name)
     return finding
 
 
-def _print(found: dict[str, Finding], out: Path, as_json: bool) -> None:
+def _print(found: dict[str, StudyResult], out: Path, as_json: bool) -> None:
     if as_json:
         content = {name: finding.to_json() for name, finding in found.items()}
         typer.echo(json.dumps(content, indent=2, ensure_ascii=False))

@@ -1,1 +1,1 @@
-"""Tables for the terminal and pictures of a run."""
+"""Tables, figures, HTML reports, statements and experiment tracking of a run."""

@@ -1,6 +1,6 @@
-"""A figure as data: what is drawn, and how to read it. Two renderers draw it.
+"""A figure as data: its series, and how to read it.
 
-Nothing here knows a plotting library; `interactive` and `static` draw the same series.
+It is independent of plotting libraries; `interactive` and `static` render it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 LONGEST_CURVE = 500  # points; more cannot be seen, and make a file heavy
-MOST_POINTS = 6_000  # of all curves of a chart together: a crowd is drawn with fewer for each
+MOST_POINTS = 6_000  # of all curves of a chart together
 LONGEST_NAME = 28
 MOST_SIGNS = 800  # cells of a map in which a minus is still readable
 
@@ -72,8 +72,8 @@ class Bars:
 class HeatMap:
     """A cell for each of the chart's rows and each of `x`: `z` is `(rows, columns)`.
 
-    Colours go from `low` to `high`; a `diverging` map has its neutral colour at zero, and says of
-    negative cells so in writing where there is room.
+    Colours go from `low` to `high`; a `diverging` map has its neutral colour at zero, and marks
+    negative cells with a minus where there is room.
     """
 
     name: str
@@ -125,13 +125,13 @@ class Chart:
 
     def legend(self) -> list[tuple[Curve | Dots | Bars, str]]:
         """Return the series that a legend names, each with its agent; '' where it has not one."""
-        found: list[tuple[Curve | Dots | Bars, str]] = []
+        named: list[tuple[Curve | Dots | Bars, str]] = []
         for series in self.series:
             if isinstance(series, Curve) and series.legend:
-                found.append((series, series.agent))
+                named.append((series, series.agent))
             elif isinstance(series, Dots | Bars):
-                found.append((series, series.agents[0] if len(series.agents) == 1 else ""))
-        return found if len(found) > 1 else []
+                named.append((series, series.agents[0] if len(series.agents) == 1 else ""))
+        return named if len(named) > 1 else []
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Missing:
 
 
 def thin(y: np.ndarray, most: int = LONGEST_CURVE) -> np.ndarray:
-    """Return which points of a curve to draw: the first, the last, and each stretch's extremes.
+    """Return the indices of the points to draw: the first, the last, and the extremes of each part.
 
     Points that are NaN are never among them.
 
@@ -169,10 +169,10 @@ def curve(
     *,
     agent: str = "",
     legend: bool = True,
-    beside: int = 1,
+    curves: int = 1,
 ) -> Curve:
-    """Make a curve of no more points than can be seen, with so many curves in the same chart."""
-    kept = thin(y, min(LONGEST_CURVE, max(MOST_POINTS // beside, 50)))
+    """Make a curve of no more points than can be seen in a chart of so many curves."""
+    kept = thin(y, min(LONGEST_CURVE, max(MOST_POINTS // curves, 50)))
     return Curve(name, x[kept], y[kept], style, agent, legend)
 
 
@@ -190,7 +190,7 @@ def reach(middle: np.ndarray, span: np.ndarray | None) -> np.ndarray | None:
 
 
 def in_columns(x: np.ndarray, table: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Take rounds together until there are at most so many: their middle, and the mean of each.
+    """Average over rounds until there are at most so many columns: their centre, and their mean.
 
     `table` is `(rounds, agents)`; what is NaN is left out of a mean.
 

@@ -1,4 +1,4 @@
-"""The colours, dashes and markers of every picture; nothing is told apart by colour alone."""
+"""The colours, dashes and markers of every picture; nothing differs by colour alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROLE_COLOURS = {
 ROLE_LINES = {"good": "-", "high": "-", "late": "-.", "noisy": "--", "medium": "--"}
 
 # By name, for charts that are drawn on light paper and on dark screens. Yellow is left out: on
-# white paper it is hardly seen. On dark ground blue, green and red are a little lighter.
+# white paper it is hard to see. On a dark ground blue, green and red are a little lighter.
 LIGHT: Mapping[str, str] = {
     "blue": BLUE, "red": RED, "green": GREEN, "orange": ORANGE, "pink": PINK, "sky": SKY,
     "ink": "#1c2430", "faint": "#8a94a3",

@@ -1,4 +1,4 @@
-"""The figures of a run, and of several runs beside each other."""
+"""The figures of a run, and of several runs compared."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from motifair.report.colours import CURVES, DASHES, MARKERS
 from motifair.report.source import Source
 from motifair.report.timeline import STATUS, Timeline, timeline
 
-NAMED = 12  # agents that can each have a look of their own
+NAMED = 12  # agents that can each have a style of their own
 ENDS = 3  # beyond that, how many of the best and of the worst paid are named
 MOST_COLUMNS = 200  # of a heat map
 CROWD = Style("faint", width=0.8, opacity=0.45, marker="circle")
 MEDIAN = Style("ink", "dash", width=2.2)
 MEAN = Style("ink", width=2.8)
-SIMULATION = "only a simulation has it; between machines nobody sees what agents do alone."
+SIMULATION = "only a simulation has it; between machines nobody measures what agents do alone."
 
 
 @dataclass(frozen=True)
 class Cast:
-    """How each agent looks in all figures of a run, and whether there are too many to name."""
+    """The style of each agent in all figures of a run, and which agents are named."""
 
     timeline: Timeline
     styles: Mapping[str, Style]
@@ -45,7 +45,7 @@ class Cast:
 
     @classmethod
     def of(cls, timeline: Timeline) -> Cast:
-        """Give up to twelve agents a look each; of more, only the best and the worst paid."""
+        """Give up to twelve agents a style each; of more, only the best and the worst paid."""
         if len(timeline.agents) <= NAMED:
             chosen = list(timeline.agents)
         else:
@@ -57,11 +57,11 @@ class Cast:
 
     @property
     def crowded(self) -> bool:
-        """Whether some agents are drawn only as a crowd."""
+        """Whether some agents are drawn without a name."""
         return len(self.named) < len(self.timeline.agents)
 
     def curves(self, table: np.ndarray) -> list[Curve]:
-        """Draw a table `(rounds, agents)`: the crowd below, then who is named, then the median."""
+        """Draw a table `(rounds, agents)`: unnamed agents, then named ones, then the median."""
         labels, drawn = self.timeline.labels, []
         for k, name in enumerate(self.timeline.agents):
             if not np.isnan(table[:, k]).all():
@@ -74,7 +74,7 @@ class Cast:
                         self.styles[name],
                         agent=name,
                         legend=named,
-                        beside=len(self.timeline.agents),
+                        curves=len(self.timeline.agents),
                     )
                 )
         drawn.sort(key=lambda c: c.legend)
@@ -86,7 +86,7 @@ class Cast:
         return drawn
 
     def reading(self, how: str) -> str:
-        """Say what is drawn where not every agent can be named."""
+        """Add which agents are named, where not all are."""
         if not self.crowded:
             return how
         return (
@@ -96,7 +96,7 @@ class Cast:
 
 
 def look(k: int) -> Style:
-    """Return the k-th look: neighbours differ in colour, dash and marker."""
+    """Return the k-th style: neighbours differ in colour, dash and marker."""
     dashes, markers = list(DASHES), list(MARKERS)
     return Style(
         CURVES[k % len(CURVES)], dashes[k % len(dashes)], markers[(k + k // 7) % len(markers)]
@@ -110,8 +110,8 @@ def run_figures(source: Source, cast: Cast | None = None) -> list[Chart | Missin
         accuracy, loss, values, payoffs, compensations, received, presence,
         gains, alone_and_together, fairness, contributions,
     ]  # fmt: skip
-    found = [make(source, cast) for make in makers]
-    return [figure for figure in found if figure is not None]
+    figures = [make(source, cast) for make in makers]
+    return [figure for figure in figures if figure is not None]
 
 
 def accuracy(source: Source, cast: Cast) -> Chart | Missing:
@@ -238,7 +238,7 @@ def received(source: Source, cast: Cast) -> Chart | Missing:
 
 
 def presence(source: Source, cast: Cast) -> Chart | None:
-    """Rounds that agents missed, out of a ledger; nothing where nobody missed any."""
+    """Rounds that agents missed, from a ledger; None where they missed none."""
     status = cast.timeline.status
     if not (status > 0).any():
         return None
@@ -328,7 +328,7 @@ def alone_and_together(source: Source, cast: Cast) -> Chart | Missing:
 
 
 def fairness(source: Source, cast: Cast) -> Chart | Missing:
-    """Fairness with its interval, beside what its measurement is worth."""
+    """Fairness with its interval, its retest and its bound."""
     title = "Fairness, and how far to trust it"
     if source.result is None:
         return Missing(title, SIMULATION)
@@ -354,7 +354,7 @@ def fairness(source: Source, cast: Cast) -> Chart | Missing:
     how = (
         f"Intervals are over {over}. Retest is training alone against training alone again: the "
         "reliability of the figure. The bound that follows from it is about the most that can be "
-        "measured: a fairness near it cannot be told from a perfect one."
+        "measured: a fairness near it cannot be distinguished from a perfect one."
     )
     zero = Reference("", 0.0, "down")
     return Chart(
@@ -368,15 +368,15 @@ _ROWS = {"fairness": "fairness", "rank_fairness": "fairness of ranks", "fairness
 
 def fairness_rows(result: Result) -> dict[str, tuple[float, float, float]]:
     """Return mean, low and high of the fairness, of that of ranks, and of the retest."""
-    found = {}
+    rows = {}
     agents = len(result.splits[0].names)
     for metric, words in _ROWS.items():
         mean = result.mean[metric]
         low, high = result.ci95[metric]
         if len(result.splits) == 1:
             low, high = correlation_interval(mean, agents)
-        found[words] = (mean, low, high)
-    return found
+        rows[words] = (mean, low, high)
+    return rows
 
 
 def contributions(source: Source, cast: Cast) -> Chart | Missing:
@@ -437,7 +437,7 @@ def _rows(cast: Cast) -> tuple[str, ...]:
 
 
 def _cumulative(table: np.ndarray) -> np.ndarray:
-    """Add up over rounds; an agent that is no member has no sum, but keeps what it had."""
+    """Sum over rounds; NaN until an agent joins, constant after it has left."""
     total: np.ndarray = np.nancumsum(table, axis=0)
     joined = np.maximum.accumulate(~np.isnan(table), axis=0)
     return np.where(joined, total, np.nan)

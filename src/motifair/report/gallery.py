@@ -1,4 +1,4 @@
-"""The agents' motifs, drawn: who has which, and which an agent alone brings."""
+"""Drawings of the agents' motifs, grouped by how many agents have them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Edge:
-    """An edge of a drawing and, beside its middle, its label."""
+    """An edge of a drawing, and its label next to the middle."""
 
     x1: float
     y1: float
@@ -74,23 +74,23 @@ class Group:
 def gallery(motifs: Mapping[str, Sequence[str]]) -> list[Group]:
     """Group motifs by who has them: one agent alone, some, all.
 
-    >>> found = gallery({"a": ["bond 0 1", "ring 1 1 2"], "b": ["bond 0 1"]})
-    >>> [(group.name, len(group.cards)) for group in found]
+    >>> groups = gallery({"a": ["bond 0 1", "ring 1 1 2"], "b": ["bond 0 1"]})
+    >>> [(group.name, len(group.cards)) for group in groups]
     [('Brought by one agent alone', 1), ('Held by all agents', 1)]
     """
     owners: dict[str, list[str]] = {}
     for agent, keys in motifs.items():
         for key in keys:
             owners.setdefault(key, []).append(agent)
-    everybody = len(motifs)
-    alone = _turns({k: o[0] for k, o in owners.items() if len(o) == 1 < everybody})
-    shared = sorted((k for k, o in owners.items() if 1 < len(o) < everybody), key=_telling)
+    agents = len(motifs)
+    alone = _turns({k: o[0] for k, o in owners.items() if len(o) == 1 < agents})
+    shared = sorted((k for k, o in owners.items() if 1 < len(o) < agents), key=_telling)
     shared.sort(key=lambda k: -len(owners[k]))
-    common = sorted((k for k, o in owners.items() if len(o) == everybody), key=_telling)
+    common = sorted((k for k, o in owners.items() if len(o) == agents), key=_telling)
     groups = (
         _group(
             "Brought by one agent alone",
-            "Only one agent has them, so nobody else can confirm them.",
+            "Only one agent has them, so no other can confirm them.",
             alone,
             owners,
             alone=True,
@@ -107,12 +107,12 @@ def draw(key: str) -> Drawing | None:
     >>> len(draw("ring 0/1 0/1 1/0").nodes), draw("bond 0 1/2").edges[0].label, draw("<b>")
     (3, '2', None)
     """
-    found = KEY.fullmatch(key)
-    if found is None:
+    match = KEY.fullmatch(key)
+    if match is None:
         return None
-    words = [w.partition("/") for w in found[2].split()]
+    words = [w.partition("/") for w in match[2].split()]
     nodes, edges = [w[0] for w in words], [w[2] for w in words]
-    if found[1] == "bond":
+    if match[1] == "bond":
         return _polygon(nodes, edges[1:], closed=False) if len(nodes) == 2 else None
     return _polygon(nodes, edges, closed=True) if len(nodes) > 2 else None
 
@@ -176,7 +176,7 @@ def _telling(key: str) -> tuple[bool, int, str]:
 
 
 def _turns(owner: Mapping[str, str]) -> list[str]:
-    """Let agents take turns, so that none fills the gallery with its own motifs alone."""
+    """Alternate between agents, so that none fills the gallery with its own motifs."""
     queues: dict[str, list[str]] = {}
     for key in sorted(owner, key=_telling):
         queues.setdefault(owner[key], []).append(key)

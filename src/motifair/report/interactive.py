@@ -21,7 +21,7 @@ DIVERGING = "RdBu"
 
 
 def plotly_figure(chart: Chart) -> go.Figure:
-    """Return a chart as a Plotly figure; traces say in `meta` whose they are."""
+    """Return a chart as a Plotly figure; `meta` of a trace names its agents."""
     figure = go.Figure(layout=_layout(chart))
     for series in chart.series:
         if isinstance(series, Curve):

@@ -133,21 +133,21 @@ def _title(sections: Sequence[RunSection]) -> str:
 
 def _unlike(results: dict[str, Result]) -> list[str]:
     """Name what keeps runs from being compared split by split."""
-    found = []
+    differing = []
     for name in ("dataset", "partition", "agents", "rounds", "seed", "splits"):
         values = sorted({str(getattr(r.config, name)) for r in results.values()})
         if len(values) > 1:
-            found.append(f"{name} ({', '.join(values)})")
-    return found
+            differing.append(f"{name} ({', '.join(values)})")
+    return differing
 
 
 def _agents(sections: Sequence[RunSection]) -> list[tuple[str, str, Style]]:
     """Return every agent once: its name, what it is called, and how it looks."""
-    found: dict[str, tuple[str, str, Style]] = {}
+    agents: dict[str, tuple[str, str, Style]] = {}
     for section in sections:
         for name, label in section.timeline.labels.items():
-            found.setdefault(name, (name, label, section.cast.styles[name]))
-    return list(found.values())
+            agents.setdefault(name, (name, label, section.cast.styles[name]))
+    return list(agents.values())
 
 
 def _file_name(label: str) -> str:

@@ -1,4 +1,4 @@
-"""One run as a report tells it: facts in words, tables, figures and motifs."""
+"""The section of one run in a report: facts, tables, figures and motifs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ METRICS = {
 
 @dataclass(frozen=True)
 class Fact:
-    """A number that matters, in large, and what must be said beside it."""
+    """A main number of the run, and a note on how to read it."""
 
     name: str
     value: str
@@ -42,7 +42,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class RunSection:
-    """A run under the name that tells it from the others of a report."""
+    """A run and its label, which is unique in a report."""
 
     label: str
     folder: Path
@@ -55,7 +55,7 @@ class RunSection:
 
     @cached_property
     def cast(self) -> Cast:
-        """How agents look."""
+        """The styles of the agents."""
         return Cast.of(self.timeline)
 
     @cached_property
@@ -80,11 +80,11 @@ class RunSection:
 
     @cached_property
     def facts(self) -> list[Fact]:
-        """The numbers that matter."""
+        """The main numbers."""
         result = self.source.result
-        found = [] if result is None else [_fairness(result), _accuracy(result)]
+        measured = [] if result is None else [_fairness(result), _accuracy(result)]
         return [
-            *found,
+            *measured,
             _rounds(self.timeline, self.source),
             _payoffs(self.timeline),
             _head(self.source),
@@ -92,7 +92,7 @@ class RunSection:
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """Why the fairness means little here, if it does."""
+        """Reasons why the fairness means little here."""
         return () if self.source.result is None else self.source.result.caveats
 
     @property
@@ -138,7 +138,7 @@ def metrics_table(results: dict[str, Result]) -> Table:
 
 
 def agents_table(source: Source, timeline: Timeline) -> Table:
-    """One row for each agent: what it brought, what it got, what it was paid."""
+    """Return a row for each agent: its value, its reward, its payoff and its accuracy."""
     columns: dict[str, Iterable[str]] = {"agent": timeline.agents}
     if timeline.roles:
         columns["role"] = timeline.roles
@@ -168,7 +168,7 @@ def agents_table(source: Source, timeline: Timeline) -> Table:
 
 
 def options_table(source: Source) -> Table:
-    """List every option, and what it would be if nobody had set it."""
+    """List every option, and its default where it differs."""
     given = source.config.to_json()
     usual = make_config({"profile": source.config.profile}).to_json()
     rows = tuple(
@@ -187,12 +187,12 @@ def _versions(section: RunSection) -> list[Table]:
     result = section.source.result
     if result is None:
         return []
-    found: dict[str, Any] = {
+    environment: dict[str, Any] = {
         **result.environment.get("versions", {}),
         **result.environment.get("layout", {}),
         "seconds": f"{result.seconds:.1f}",
     }
-    rows = tuple((str(k), str(v)) for k, v in found.items() if v is not None)
+    rows = tuple((str(k), str(v)) for k, v in environment.items() if v is not None)
     return [Table(("what", "which"), rows, "Versions and machine")]
 
 
@@ -231,7 +231,7 @@ def _rounds(timeline: Timeline, source: Source) -> Fact:
         splits = 0 if source.result is None else len(source.result.splits)
         others = f" Figures of rounds show split {source.split} of {splits}." if splits > 1 else ""
         return Fact("Rounds", str(done), f"{agents} agents, method {source.config.method}.{others}")
-    away = f"{missed} uploads were missing or rejected." if missed else "Nobody missed any."
+    away = f"{missed} uploads were missing or rejected." if missed else "None were missing."
     return Fact("Rounds", f"{done} of {source.terms.rounds}", f"{agents} agents. {away}")
 
 
@@ -240,7 +240,7 @@ def _payoffs(timeline: Timeline) -> Fact:
     order = timeline.ranking()
     best, worst = order[0], order[-1]
     if np.ptp(total) < 1e-9:
-        note = f"Everybody was paid {total[best]:.2f}."
+        note = f"All agents were paid {total[best]:.2f}."
     else:
         note = (
             f"Most to {timeline.agents[best]} ({total[best]:.2f}), "
@@ -250,7 +250,7 @@ def _payoffs(timeline: Timeline) -> Fact:
 
 
 def _head(source: Source) -> Fact:
-    """Say what the ledger's last hash is, and whether all before it fits."""
+    """Return the last hash of the ledger, and whether the ledger is verified."""
     if not source.entries:
         words = f"Payoffs by payoff={source.config.payoff} are a comparison and are never settled."
         return Fact("Head of the ledger", "none", words)
@@ -269,10 +269,10 @@ def _head(source: Source) -> Fact:
 
 def _last(table: np.ndarray) -> np.ndarray:
     """Return each agent's last known entry."""
-    found = np.full(table.shape[1], np.nan)
+    last = np.full(table.shape[1], np.nan)
     for row in table:
-        found = np.where(np.isnan(row), found, row)
-    return found
+        last = np.where(np.isnan(row), last, row)
+    return last
 
 
 def _cells(values: Iterable[float], digits: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""One run, simulated or between machines, as statements and reports read it."""
+"""What statements and reports read of a run, simulated or between machines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Source:
     `entries` are those of the ledger, or what a ledger would hold of a simulated split. `ledger`
     says where that ledger is and `verdict` whether it fits, None for a simulation. `graphs` and
     `motifs` are how many graphs each agent trains on, and the keys of its motifs; empty where
-    nobody knows. `accuracy` is each agent's after the last round. `result` and `split` are those of
+    unknown. `accuracy` is each agent's after the last round. `result` and `split` are those of
     a simulation.
     """
 
@@ -53,7 +53,7 @@ class Source:
 
     @property
     def agents(self) -> tuple[str, ...]:
-        """Everybody who was ever a member, in order of names."""
+        """All agents that were ever members, sorted by name."""
         return tuple(sorted({line.agent for entry in self.entries for line in entry.lines}))
 
     @property
@@ -89,7 +89,7 @@ def read_simulation(folder: Path, *, split: int = 0, books: bool = True) -> Sour
 
 
 def _motifs(folder: Path, split: int) -> dict[str, tuple[str, ...]]:
-    """Find the agents' motifs again; none where the method has none or the data are gone."""
+    """Extract the agents' motifs; none where the method has none or the data are missing."""
     try:
         plan = read_plan(folder)
     except MotifairError:
@@ -97,8 +97,8 @@ def _motifs(folder: Path, split: int) -> dict[str, tuple[str, ...]]:
     if not make_method(plan.config).uses_motifs:
         return {}
     data = split_data(plan, split)
-    found = vocabularies(plan.config, data, list(data.partition.train))
-    return {name: own.keys for name, own in zip(data.names, found, strict=True)}
+    motifs = vocabularies(plan.config, data, list(data.partition.train))
+    return {name: own.keys for name, own in zip(data.names, motifs, strict=True)}
 
 
 def run_folders(folder: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""A statement as people read it: in the terminal, in a browser, on paper."""
+"""A statement as text for the terminal, as HTML and as PDF."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _totals(s: Statement) -> Table:
 
 
 def _instead(s: Statement) -> list[str]:
-    """Say what other rules would have paid for the same rounds."""
+    """Return what other rules would have paid for the same rounds."""
     lines = [f"Had all who were there been paid the same: {s.money(s.equal)}"]
     shapley = s.shapley
     if shapley is not None:
@@ -144,7 +144,7 @@ def _rounds(s: Statement, shown: Sequence[Payment]) -> Table:
 
 
 def _notes(shown: Sequence[Payment]) -> Iterator[str]:
-    """Say what the stars stand for."""
+    """Explain the stars."""
     noted = [p for p in shown if p.note]
     yield from (f"* round {p.round}: {p.note}" for p in noted[:MOST_NOTES])
     if len(noted) > MOST_NOTES:
@@ -158,26 +158,26 @@ def _motifs(s: Statement) -> list[str]:
     groups: dict[str, list[Motif]] = {"that nobody else has": [], "that others have, too": []}
     for motif in s.motifs:
         groups["that others have, too" if motif.others else "that nobody else has"].append(motif)
-    return [_group(name, found) for name, found in groups.items()]
+    return [_group(name, motifs) for name, motifs in groups.items()]
 
 
 def _group(name: str, motifs: Sequence[Motif]) -> str:
     if not motifs:
         return f"None {name}."
     counts = sum(m.counts for m in motifs)
-    told = "all count" if counts == len(motifs) else f"{counts} of them count"
+    counted = "all count" if counts == len(motifs) else f"{counts} of them count"
     keys = ", ".join(m.key for m in motifs[:MOST_MOTIFS])
     more = len(motifs) - MOST_MOTIFS
     rest = f", and {more} more" if more > 0 else ""
-    return f"{len(motifs)} {name} ({told} as diversity): {keys}{rest}."
+    return f"{len(motifs)} {name} ({counted} as diversity): {keys}{rest}."
 
 
 def _leaned(s: Statement) -> Iterator[str]:
-    found = s.leaned_on
-    if not found:
-        yield "There is no alignment in this ledger that would tell."
+    rounds = s.leaned_on
+    if not rounds:
+        yield "This ledger holds no alignment."
         return
-    yield ", ".join(f"round {p.round} ({100 * (p.lean or 0):.1f} %)" for p in found)
+    yield ", ".join(f"round {p.round} ({100 * (p.lean or 0):.1f} %)" for p in rounds)
     yield LEANED_ON
 
 
@@ -213,7 +213,7 @@ def _bars(s: Statement) -> dict[str, dict[str, float]]:
 
 
 def _plain(console: Console) -> str:
-    """Return what was printed; whatever could command a terminal is left out."""
+    """Return what was printed, without control characters."""
     written = console.file
     assert isinstance(written, StringIO)
     lines = written.getvalue().split("\n")

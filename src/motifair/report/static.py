@@ -38,7 +38,7 @@ def save_figure(figure: Figure, folder: Path, name: str) -> list[Path]:
     paths = []
     with rc_context(SETTINGS):
         figure.draw_without_rendering()
-        figure.set_layout_engine("none")  # found once, it is the same for every format
+        figure.set_layout_engine("none")  # computed once, it is the same for every format
         for kind in FORMATS:
             paths.append(folder / f"{name}.{kind}")
             write_atomic(paths[-1], picture(figure, kind, dpi=200))
@@ -146,7 +146,7 @@ def _heat_map(axes: Axes, series: HeatMap) -> None:
         cmap="RdBu" if series.diverging else "cividis",
         vmin=series.low,
         vmax=series.high,
-        rasterized=True,  # thousands of cells as vectors make a PDF that no reader opens gladly
+        rasterized=True,  # thousands of vector cells make a PDF slow to open
     )
     axes.figure.colorbar(mesh, ax=axes, label=text(series.name))
     for (row, column), sign in np.ndenumerate(series.signs):
@@ -187,7 +187,7 @@ def _reference(axes: Axes, line: Reference) -> None:
 
 
 def gallery_figure(cards: Sequence[Card]) -> Figure:
-    """Draw motifs in rows, each with who has it."""
+    """Draw motifs in rows, each with the agents that have it."""
     rows = -(-len(cards) // CARDS_IN_A_ROW)
     figure = Figure(figsize=(WIDTH, 1.45 * rows), layout="constrained")
     panels = figure.subplots(rows, CARDS_IN_A_ROW, squeeze=False).ravel()

@@ -1,4 +1,4 @@
-"""What happened to each agent in each round, of a simulation or out of a ledger."""
+"""Tables of rounds and agents, from a simulation or a ledger."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Timeline:
     """Tables `(rounds, agents)` by name; what was not measured is NaN, or missing altogether.
 
     Payoff and compensation are money, in `currency`. `status` has the numbers of `STATUS`. `roles`
-    is empty where nobody knows them.
+    is empty where they are unknown.
     """
 
     agents: tuple[str, ...]
@@ -39,7 +39,7 @@ class Timeline:
 
     @property
     def received(self) -> np.ndarray:
-        """Which share of the gradient each agent got: of the most that anybody ever got."""
+        """What each agent received of the aggregate, as a share of the most that any did."""
         kept = self.columns["kept"]
         most = np.nanmax(kept, initial=0.0)
         share: np.ndarray = kept / most if most else np.full(kept.shape, np.nan)
@@ -75,7 +75,7 @@ def _simulated(source: Source) -> Timeline:
 
 
 def _settled(source: Source) -> Timeline:
-    """Read a ledger's lines into tables; who was no member yet, or no longer, is NaN."""
+    """Read a ledger's lines into tables; NaN where an agent was no member."""
     rounds = [e for e in source.entries if e.kind == "round"]
     agents = source.agents or tuple(sorted(source.terms.members))
     names = ("value", "payoff", "compensation", "kept")
@@ -84,7 +84,7 @@ def _settled(source: Source) -> Timeline:
     place = {name: k for k, name in enumerate(agents)}
     money = 10.0**source.terms.digits
     for t, entry in enumerate(rounds):
-        bonuses = any(line.compensation for line in entry.lines)  # none but in rounds paid by value
+        bonuses = any(line.compensation for line in entry.lines)  # only where paid by value
         rate = float(paid_per_value(entry)) / money if bonuses else 0.0
         for line in entry.lines:
             k = place[line.agent]

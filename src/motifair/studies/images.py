@@ -54,7 +54,7 @@ def image_contributions(
     server = [p.to(device) for p in _initial(images.shape[1], int(labels.max()) + 1, seeds)]
     agents = [_each(p).requires_grad_() for p in server]
     adam = torch.optim.Adam(agents, lr=RATE, weight_decay=DECAY)
-    found = []
+    measured = []
     for round in range(1, rounds + 1):
         _epoch(agents, adam, *own, torch.randperm(train.shape[1], generator=source))
         with torch.no_grad():
@@ -64,10 +64,10 @@ def image_contributions(
             ]
             before, server = server, _added(server, [m.mean(dim=1) for m in moved])
             if round % every == 0 or round == rounds:
-                found.append(_contributions(before, server, moved, *unseen))
+                measured.append(_contributions(before, server, moved, *unseen))
             for old, new in zip(agents, server, strict=True):
                 old.copy_(_each(new))
-    return torch.stack(found, dim=1).cpu().numpy(), _accuracy(server, *unseen).cpu().numpy()
+    return torch.stack(measured, dim=1).cpu().numpy(), _accuracy(server, *unseen).cpu().numpy()
 
 
 def _epoch(
@@ -90,12 +90,12 @@ def _contributions(
     before: Weights, after: Weights, moved: Weights, images: Tensor, labels: Tensor
 ) -> Tensor:
     reached = _accuracy(after, images, labels)
-    found = []
+    contributions = []
     for i in range(AGENTS):
         others = [(m.sum(dim=1) - m[:, i]) / (AGENTS - 1) for m in moved]
         left = _accuracy(_added(before, others), images, labels)
-        found.append((reached - left) / left)
-    return torch.stack(found, dim=1)
+        contributions.append((reached - left) / left)
+    return torch.stack(contributions, dim=1)
 
 
 def _accuracy(weights: Weights, images: Tensor, labels: Tensor) -> Tensor:

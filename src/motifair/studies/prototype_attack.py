@@ -66,12 +66,12 @@ def attack(config: Config, members: Members, weights: Tensor) -> dict[str, Guess
         CLASS: _classified(members, weights, prototypes),
     }
     known = own_motifs(config, members)
-    found = {}
+    results = {}
     for secret, guess in guesses.items():
         truth = [means(s.motifs, secrets_of(s)[secret]) for s in members.train]
         without = means(known, own[secret], prior=PRIOR)[index.motif]
-        found[secret] = Guess(np.concatenate(truth), guess, without)
-    return found
+        results[secret] = Guess(np.concatenate(truth), guess, without)
+    return results
 
 
 def _classified(members: Members, weights: Tensor, prototypes: Tensor) -> np.ndarray:
@@ -128,8 +128,8 @@ def means(contains: sparse.csr_array, values: np.ndarray, *, prior: float = 0) -
     """
     marked = contains.astype(float)
     count = np.asarray(marked.sum(axis=0)).ravel()
-    found: np.ndarray = (marked.T @ values + prior * values.mean()) / (count + prior)
-    return found
+    averages: np.ndarray = (marked.T @ values + prior * values.mean()) / (count + prior)
+    return averages
 
 
 def ridge(x: np.ndarray, y: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:

@@ -1,4 +1,4 @@
-"""What a comparison says, as rows: means, paired differences, and what the paper prints."""
+"""Rows of a comparison: means, paired differences, and what the paper prints."""
 
 from __future__ import annotations
 

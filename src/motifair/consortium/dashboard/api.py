@@ -162,12 +162,12 @@ async def statement(
 
 def _from_ledger(read: Callable[[], Any]) -> Any:
     try:
-        found = read()
+        content = read()
     except MotifairError:
         raise HTTPException(503, AWAY, {"Retry-After": "5"}) from None
-    if found is None:
+    if content is None:
         raise HTTPException(404, "There is no such entry.")
-    return found
+    return content
 
 
 def _statement(context: AppContext, view: View, agent: str, form: Form) -> str | bytes:
@@ -178,9 +178,9 @@ def _statement(context: AppContext, view: View, agent: str, form: Form) -> str |
         from motifair.report import statement as report
         from motifair.statements.statement import make_statement
 
-        found = _from_ledger(lambda: context.watcher.entries(run))
+        entries = _from_ledger(lambda: context.watcher.entries(run))
         graphs, motifs = _roster(context, run)
-        made = make_statement(found, agent, graphs=graphs, motifs=motifs)
+        made = make_statement(entries, agent, graphs=graphs, motifs=motifs)
         if form is Form.JSON:
             return json.dumps(made.to_json(), indent=1)
         if form is Form.TXT:
