@@ -336,5 +336,5 @@ def _show(
     cells = [[number(v) if isinstance(v, float) else str(v) for v in r.values()] for r in rows]
     title = f"Run {run}, {result['rounds']} rounds"
     Console().print(Table([*rows[0]], cells, title, range(1, len(rows[0]))).to_rich())
-    for key, value in (found or {}).items():
+    for key, value in (about or {}).items():
         typer.echo(f"{key}: {value}")

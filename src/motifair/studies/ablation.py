@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from motifair.experiments.compare import COMPARED
 from motifair.studies import drawing
 from motifair.studies.rows import comparison_rows, split_rows
-from motifair.studies.study import CONFIRMATION, Finding, Settings, Study, runs_folder
+from motifair.studies.study import CONFIRMATION, Settings, Study, StudyResult, runs_folder
 from motifair.studies.table2 import draw_metric
 
 OURS = "motifair"
@@ -19,7 +19,7 @@ METHODS = (
 SPLITS = 20
 
 
-def run(settings: Settings) -> Finding:
+def run(settings: Settings) -> StudyResult:
     """Run the mechanism and its five ablations on the same splits."""
     planned = [
         {m: settings.plan(d, seed=CONFIRMATION, splits=SPLITS, method=m) for m in METHODS}
@@ -38,7 +38,7 @@ def run(settings: Settings) -> Finding:
         "over the five ablations."
     )
     rows = pd.concat(tables, ignore_index=True)
-    return Finding(
+    return StudyResult(
         "Ablation: one part taken out",
         {"ablation": rows},
         figures,

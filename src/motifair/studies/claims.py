@@ -20,7 +20,7 @@ from motifair.federation.state import load_state
 from motifair.mechanism.diversity import diversity
 from motifair.studies.intervals import CORRELATION, SHARE, verdict, with_interval
 from motifair.studies.prototype_attack import SECRETS, Guess, attack
-from motifair.studies.study import CONFIRMATION, Finding, Settings, Study, runs_folder
+from motifair.studies.study import CONFIRMATION, Settings, Study, StudyResult, runs_folder
 
 SPLITS = 20
 MEASURED = 20  # rounds in which contributions are measured
@@ -37,11 +37,11 @@ FALLS = "the local loss falls in every round"
 PRIVATE = "prototypes reveal little"
 
 
-def run(settings: Settings) -> Finding:
+def run(settings: Settings) -> StudyResult:
     """Run the study."""
     require("studies", "The study of claims")
     tables = [explore(settings, dataset) for dataset in settings.datasets or ON]
-    return Finding(
+    return StudyResult(
         "The paper's claims", {"claims": pd.concat(tables, ignore_index=True)}, {}, NOTES
     )
 

@@ -19,7 +19,7 @@ from motifair.experiments.result import Result
 from motifair.studies.drawing import BLUE, GREEN, RED, panels
 from motifair.studies.images import AGENTS, digits, image_contributions
 from motifair.studies.intervals import CORRELATION, SHARE, with_interval
-from motifair.studies.study import CONFIRMATION, Finding, Settings, Study, runs_folder
+from motifair.studies.study import CONFIRMATION, Settings, Study, StudyResult, runs_folder
 
 METHODS = ("fedavg", "motifair")
 SPLITS = 20
@@ -30,7 +30,7 @@ IMAGES = "fedavg on images"
 Maps = dict[str, np.ndarray]  # contributions by what was run: `(splits, measured rounds, agents)`
 
 
-def run(settings: Settings) -> Finding:
+def run(settings: Settings) -> StudyResult:
     """Run the study."""
     dataset = (*settings.datasets, "PROTEINS")[0]
     plans = {m: _plan(settings, dataset, method=m, agents=AGENTS, partition="iid") for m in METHODS}
@@ -43,7 +43,7 @@ def run(settings: Settings) -> Finding:
     tables = {"contribution": contribution_table(maps), "shapley": agreement_table(agreement)}
     rounds = measured_rounds(comparison.first)
     figures = {"contribution": draw(maps, rounds), "shapley": draw_agreement(agreement, rounds)}
-    return Finding("What agents contribute", tables, figures, [*NOTES, *notes])
+    return StudyResult("What agents contribute", tables, figures, [*NOTES, *notes])
 
 
 NOTES = (

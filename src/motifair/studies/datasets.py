@@ -11,7 +11,7 @@ from motifair.experiments.published import published_table
 from motifair.graphs.dataset import load_dataset
 from motifair.graphs.graph_set import GraphSet
 from motifair.graphs.tu import data_folder
-from motifair.studies.study import DATASETS, Finding, Settings, Study
+from motifair.studies.study import DATASETS, Settings, Study, StudyResult
 
 PRINTED = {
     "graphs": "num_graphs",
@@ -22,7 +22,7 @@ PRINTED = {
 PRINTED_DIGITS = 2
 
 
-def run(settings: Settings) -> Finding:
+def run(settings: Settings) -> StudyResult:
     """Count graphs, nodes, edges, classes and labels of each dataset; nothing is trained."""
     rows = [r for d in settings.datasets or DATASETS for r in _rows(settings, d)]
     table = pd.DataFrame(rows, dtype=object)  # counts stay integers in a column with means
@@ -35,7 +35,7 @@ def run(settings: Settings) -> Finding:
             if r["difference"] == r["difference"] != 0
         ),
     ]
-    return Finding("Datasets", {"datasets": table}, notes=notes)
+    return StudyResult("Datasets", {"datasets": table}, notes=notes)
 
 
 def _rows(settings: Settings, dataset: str) -> list[dict[str, Any]]:

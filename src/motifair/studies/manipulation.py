@@ -27,7 +27,7 @@ from motifair.studies import drawing
 from motifair.studies.attacks import ATTACKS, HONEST, Attack, Attackers
 from motifair.studies.dishonest import Dishonest
 from motifair.studies.intervals import with_interval
-from motifair.studies.study import Finding, Settings, Study
+from motifair.studies.study import Settings, Study, StudyResult
 
 SEED = 70_000  # fixed in docs/results/seeds.toml before the mechanism was chosen
 SPLITS = 20
@@ -63,12 +63,12 @@ CASES = (
 )
 
 
-def run(settings: Settings) -> Finding:
+def run(settings: Settings) -> StudyResult:
     """Run every attack in every case under both rules."""
     return explore(settings, CASES, ATTACKS)
 
 
-def explore(settings: Settings, cases: Sequence[Case], attacks: Sequence[Attack]) -> Finding:
+def explore(settings: Settings, cases: Sequence[Case], attacks: Sequence[Attack]) -> StudyResult:
     """Run attacks that are not stored, and compare each with the same agent when honest."""
     chosen = [c for c in cases if not settings.datasets or c.dataset in settings.datasets]
     parts = []
@@ -78,7 +78,7 @@ def explore(settings: Settings, cases: Sequence[Case], attacks: Sequence[Attack]
             parts += [scenario.outcomes(attack) for attack in (HONEST, *possible)]
     outcomes = pd.concat(parts, ignore_index=True)
     table = compared(outcomes)
-    return Finding(
+    return StudyResult(
         title="What one agent gains by cheating",
         tables={"gain": gain_table(table), "effects": effects_table(table)},
         figures={"gain": gain_figure(table)},

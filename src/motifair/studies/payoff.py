@@ -31,7 +31,7 @@ from motifair.studies.late import (
     draw_courses,
     turning_points,
 )
-from motifair.studies.study import PAYOFF_CONFIRMATION, Finding, Settings, Study, runs_folder
+from motifair.studies.study import PAYOFF_CONFIRMATION, Settings, Study, StudyResult, runs_folder
 
 ON = ("IMDB-BINARY", "DD", EMBEDDED, "PROTEINS")
 SPLITS, LATE_SPLITS = 40, 20
@@ -63,7 +63,7 @@ class Paid:
         return chosen
 
 
-def run(settings: Settings) -> Finding:
+def run(settings: Settings) -> StudyResult:
     """Run the study."""
     datasets = settings.datasets or ON
     paid: dict[str, dict[str, list[Paid]]] = {}
@@ -87,7 +87,7 @@ def run(settings: Settings) -> Finding:
         figures["late"] = draw_courses(courses, turns)
     raw = pd.concat([raw_table(d, p) for d, p in paid.items()], ignore_index=True)
     across = {"tiers": "tier"}
-    return Finding("Payoff by quality of data", tables, figures, NOTES, {"splits": raw}, across)
+    return StudyResult("Payoff by quality of data", tables, figures, NOTES, {"splits": raw}, across)
 
 
 NOTES = (

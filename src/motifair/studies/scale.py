@@ -13,7 +13,7 @@ from motifair.experiments.published import published
 from motifair.graphs.generated import TWITTER_LIKE
 from motifair.graphs.tu import locate
 from motifair.studies.drawing import LINES, TITLES, dots, legend_outside, name_rows, panels
-from motifair.studies.study import CONFIRMATION, Finding, Settings, Study, runs_folder
+from motifair.studies.study import CONFIRMATION, Settings, Study, StudyResult, runs_folder
 
 TWITTER = "TWITTER-Real-Graph-Partial"
 METHODS = ("self-train", "gcfl", "cgsv", "motifair")
@@ -25,7 +25,7 @@ ABOUT = {
 }
 
 
-def run(settings: Settings) -> Finding:
+def run(settings: Settings) -> StudyResult:
     """Run the study."""
     datasets = settings.datasets or present(settings.data_dir)
     planned = [
@@ -34,7 +34,7 @@ def run(settings: Settings) -> Finding:
     ]
     compared = [settings.execute(runs_folder(p["motifair"]), p, "self-train") for p in planned]
     table = pd.concat([scale_table(c) for c in compared], ignore_index=True)
-    return Finding("Many graphs", {"scale": table}, {"scale": draw(table)}, notes(datasets))
+    return StudyResult("Many graphs", {"scale": table}, {"scale": draw(table)}, notes(datasets))
 
 
 def present(data_dir: Path | None) -> tuple[str, ...]:

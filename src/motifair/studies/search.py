@@ -14,7 +14,7 @@ from motifair.experiments.result import Result
 from motifair.studies.harm import TIERS
 from motifair.studies.payoff import paid_splits, spearman
 from motifair.studies.rows import measured
-from motifair.studies.study import DATASETS, Finding, Settings, Study
+from motifair.studies.study import DATASETS, Settings, Study, StudyResult
 
 SEARCH, PAYOFF_SEARCH = 10_000, 30_000
 SPLITS = {"PROTEINS": 40, "IMDB-BINARY": 40, "DD": 20}
@@ -54,11 +54,11 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def run(settings: Settings) -> Finding:
+def run(settings: Settings) -> StudyResult:
     """Compare all variants by accuracy on clean data, and by payoffs on quality tiers."""
     clean = [_clean(settings, d) for d in settings.datasets or DATASETS]
     tiers = [_tiers(settings, d) for d in settings.datasets or TIERED]
-    return Finding(
+    return StudyResult(
         "The search for the default profile",
         {"search": pd.concat(clean), "search-tiers": pd.concat(tiers)},
         notes=(

@@ -89,7 +89,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Finding:
+class StudyResult:
     """The result of a study.
 
     Attributes:
@@ -145,7 +145,7 @@ class Study:
 
     name: str
     summary: str
-    run: Callable[[Settings], Finding]
+    run: Callable[[Settings], StudyResult]
 
 
 def runs_folder(plan: Plan) -> str:

@@ -13,7 +13,7 @@ from motifair.experiments.plan import Plan
 from motifair.methods import find_method
 from motifair.studies import drawing
 from motifair.studies.rows import split_rows
-from motifair.studies.study import CONFIRMATION, Finding, Settings, Study, runs_folder
+from motifair.studies.study import CONFIRMATION, Settings, Study, StudyResult, runs_folder
 
 METHOD = "motifair"
 SWEEPS = {
@@ -58,7 +58,7 @@ def variants(
     return swept
 
 
-def run(settings: Settings) -> Finding:
+def run(settings: Settings) -> StudyResult:
     """Run both sweeps, with the default values of all other options."""
     planned = [
         variants(settings, dataset, METHOD, option, values, SPLITS)
@@ -74,7 +74,7 @@ def run(settings: Settings) -> Finding:
         rows = sweep_rows(comparison, swept)
         tables[option] = pd.concat([tables[option], rows]) if option in tables else rows
         figures[f"{option}-{name}"] = draw(rows, f"{name}, {METHOD}")
-    return Finding(
+    return StudyResult(
         "λ and α2: how much prototypes and diversity weigh",
         tables,
         figures,

@@ -16,7 +16,7 @@ from motifair.experiments.result import Result
 from motifair.experiments.tables import SIGNIFICANT
 from motifair.studies import drawing
 from motifair.studies.rows import PRINTED, comparison_rows, measured, split_rows
-from motifair.studies.study import CONFIRMATION, DATASETS, Finding, Settings, Study, runs_folder
+from motifair.studies.study import CONFIRMATION, DATASETS, Settings, Study, StudyResult, runs_folder
 
 METHODS = (
     "self-train", "fedavg", "fedavg-own", "fedavg-own-stretched", "fedprox", "fedsage", "gcfl",
@@ -45,7 +45,7 @@ NOTES = (
 )
 
 
-def run(settings: Settings) -> Finding:
+def run(settings: Settings) -> StudyResult:
     """Run Table 2 on the confirmation splits."""
     compared = compare_methods(settings, SPLITS, MOST_SPLITS, seed=CONFIRMATION)
     return describe("Table 2: all methods, clean data", compared, printed=True)
@@ -67,14 +67,14 @@ def compare_methods(
     return [settings.execute(runs_folder(p[BASELINE]), p, BASELINE) for p in planned]
 
 
-def describe(title: str, compared: list[Comparison], *, printed: bool) -> Finding:
+def describe(title: str, compared: list[Comparison], *, printed: bool) -> StudyResult:
     """Make tables and figures, with the paper's numbers if they are for the same data."""
     methods = pd.concat([comparison_rows(c) for c in compared], ignore_index=True)
     if not printed:
         methods = methods.drop(columns=PRINTED)
     tables = {"methods": methods, "bar": bar_table(compared), "alone": alone_table(compared)}
     figures = {_name(c): draw(c, methods, title) for c in compared}
-    return Finding(
+    return StudyResult(
         title,
         tables,
         figures,

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from motifair.experiments.compare import COMPARED, Comparison
 from motifair.studies import drawing
 from motifair.studies.rows import split_rows
-from motifair.studies.study import CONFIRMATION, DATASETS, Finding, Settings, Study
+from motifair.studies.study import CONFIRMATION, DATASETS, Settings, Study, StudyResult
 from motifair.studies.sweep import Variant, execute, variants
 
 BETAS = (0.5, 1.0, 1.5, 2.0, 5.0, 10.0, 20.0, 100.0, math.inf)
@@ -26,7 +26,7 @@ SPLITS = {"DD": 10}
 MOST_SPLITS = 20
 
 
-def run(settings: Settings) -> Finding:
+def run(settings: Settings) -> StudyResult:
     """Run every point of the figure on each dataset."""
     planned = [list(points(settings, d)) for d in settings.datasets or DATASETS]
     tables, raw, figures = [], [], {}
@@ -37,7 +37,7 @@ def run(settings: Settings) -> Finding:
         raw.append(split_rows(comparison))
         name = chosen[0].plan.data.name
         figures[name] = draw(rows, f"{name}, {chosen[0].plan.config.splits} splits")
-    return Finding(
+    return StudyResult(
         "Accuracy over fairness",
         {"points": pd.concat(tables, ignore_index=True)},
         figures,

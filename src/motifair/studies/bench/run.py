@@ -93,11 +93,11 @@ def show_benchmark(results: dict[str, Any], console: Console) -> None:
     if "splits" in results:
         rounds += f", {results['splits']} federations as one stack"
     console.print(f"{rounds} ({place})", highlight=False)
-    console.print(_table(found.get("methods") or {"value": found}).to_rich())
-    if "scale" in found:
+    console.print(_table(results.get("methods") or {"value": results}).to_rich())
+    if "scale" in results:
         rows = [
             (str(e["agents"]), _time(e["seconds"]), f"{e['per_agent_vs_first']:.2f}")
-            for e in found["scale"]
+            for e in results["scale"]
         ]
         head = ("agents", "round", "per agent, vs first")
         console.print(Table(head, rows, numbers=range(3)).to_rich())
