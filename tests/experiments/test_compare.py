@@ -63,6 +63,18 @@ def test_an_option_goes_to_the_methods_that_use_it(tmp_path: Path) -> None:
         motifair.compare(methods="fedavg,fedprox", beta=7.0, **QUICK)
 
 
+def test_a_comparison_takes_a_configuration_and_leaves_its_method_out() -> None:
+    config = motifair.Config(method="cgsv", rounds=2, agents=3, hidden=8, learning_rate=0.01)
+    found = motifair.compare(config, methods="fedavg,self-train", device="cpu", threads=1)
+    assert [r.config.learning_rate for r in found.results.values()] == [0.01, 0.01]
+    again = motifair.compare(
+        found.results["fedavg"].config, methods="fedavg,self-train", device="cpu", threads=1
+    )
+    pd.testing.assert_frame_equal(again.to_frame(), found.to_frame())
+    with pytest.raises(MotifairError, match="takes methods, not method"):
+        motifair.compare(method="fedavg", **QUICK)
+
+
 def test_an_option_that_a_method_would_ignore_is_refused() -> None:
     for method, option in (
         ("gcfl", {"contribution": True}),

@@ -14,8 +14,9 @@ import torch
 from torch_geometric.data import Data
 
 import motifair
+from motifair.config import Config
 from motifair.errors import MotifairError
-from motifair.experiments.plan import make_plan, read_plan, split_data
+from motifair.experiments.plan import join_settings, make_plan, read_plan, split_data
 from motifair.graphs.convert import from_objects
 from motifair.graphs.tu import write_tu
 
@@ -59,6 +60,32 @@ def test_places_may_be_text_or_paths(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (tmp_path / "new/copy/agents.csv").read_bytes() == (
         tmp_path / "run/agents.csv"
     ).read_bytes()
+
+
+def test_a_configuration_runs_as_its_options_do() -> None:
+    result = motifair.run(beta=2.0, **QUICK)
+    options = {k: v for k, v in QUICK.items() if k not in ("threads", "device")}
+    where = {"threads": 1, "device": "cpu"}
+    config = motifair.Config(beta=2.0, **{**options, "rounds": 9})
+    for again in (
+        motifair.run(config, rounds=3, **where),
+        motifair.run("planted", config=config, rounds=3, **where),
+        motifair.run(result.config, **where),
+    ):
+        assert again.config == result.config
+        pd.testing.assert_frame_equal(again.history, result.history)
+
+
+def test_what_a_configuration_sets_counts_and_what_it_does_not_is_as_usual() -> None:
+    assert make_plan(*join_settings(Config(), None, {})).config.partition == "domains"
+    chosen = Config(partition="chunks")
+    assert make_plan(*join_settings(chosen, None, {})).config.partition == "chunks"
+    with pytest.raises(MotifairError, match="fedavg does not use beta"):
+        make_plan(*join_settings(Config(method="fedavg", beta=2), None, {}))
+    with pytest.raises(MotifairError, match="Two configurations"):
+        motifair.run(Config(), config=Config())
+    with pytest.raises(MotifairError, match="give them as the dataset"):
+        motifair.run(Config(dataset="own graphs"))
 
 
 def test_what_python_is_given_wrongly_is_a_sentence(tmp_path: Path) -> None:

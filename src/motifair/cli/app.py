@@ -194,9 +194,10 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Run several methods on the same splits and say what differs."""
+    from motifair.cli.interrupt import stop_on_signal
     from motifair.cli.loggers import make_loggers
-    from motifair.cli.progress import RunProgress, stop_on_signal
     from motifair.experiments.compare import choose_methods, execute_all, make_plans
+    from motifair.experiments.progress import RunProgress
     from motifair.federation.loop import Stopped
     from motifair.files import finite
     from motifair.report.terminal import show_comparison
@@ -216,8 +217,8 @@ def compare(
         hears: dict[str, Any] = {"stop": stack.enter_context(stop_on_signal(errors))}
         if not quiet:
             _say_inputs(plans, errors)
-            shown = stack.enter_context(RunProgress(list(plans.values()), errors))
-            hears["progress"] = shown.method
+            shown = stack.enter_context(RunProgress(plans, errors))
+            hears["progress"] = shown.begin
         try:
             found = execute_all(plans, folder, baseline=baseline, callbacks=loggers, **hears)
         except Stopped:
@@ -315,8 +316,9 @@ def bench(
 
 
 def _execute(plan: Any, out: Path, log: list[str] | None, quiet: bool, as_json: bool) -> None:
+    from motifair.cli.interrupt import stop_on_signal
     from motifair.cli.loggers import make_loggers
-    from motifair.cli.progress import RunProgress, stop_on_signal
+    from motifair.experiments.progress import RunProgress
     from motifair.experiments.run import execute
     from motifair.federation.loop import Stopped
     from motifair.report.overview import save_overview
@@ -328,7 +330,7 @@ def _execute(plan: Any, out: Path, log: list[str] | None, quiet: bool, as_json: 
         progress = None
         if not quiet:
             _say_inputs({plan.config.method: plan}, errors)
-            progress = stack.enter_context(RunProgress([plan], errors))
+            progress = stack.enter_context(RunProgress({plan.config.method: plan}, errors))
         try:
             result = execute(plan, out, progress=progress, stop=stop, callbacks=loggers)
         except Stopped:

@@ -14,8 +14,8 @@ from motifair.cli import complete
 from motifair.errors import MotifairError
 
 if TYPE_CHECKING:
-    from motifair.cli.progress import RunProgress
     from motifair.experiments.plan import Plan
+    from motifair.experiments.progress import RunProgress
     from motifair.studies.study import Settings, Study, StudyResult
 
 
@@ -55,7 +55,7 @@ def paper(
 
     Results go to OUT/NAME, the runs behind them to OUT/runs, where studies share them.
     """
-    from motifair.cli.progress import stop_on_signal
+    from motifair.cli.interrupt import stop_on_signal
     from motifair.federation.loop import Stopped
     from motifair.studies.registry import choose_studies, load_study
     from motifair.studies.study import Settings
@@ -104,10 +104,12 @@ class StudyProgress:
 
     def __call__(self, plan: Plan) -> RunProgress:
         """Hear that a run begins."""
-        from motifair.cli.progress import RunProgress
+        from motifair.experiments.progress import RunProgress
 
         self.shown.close()
-        return self.shown.enter_context(RunProgress([plan], self.console, transient=True))
+        return self.shown.enter_context(
+            RunProgress({plan.config.method: plan}, self.console, transient=True)
+        )
 
 
 def _make(study: Study, settings: Settings) -> StudyResult:

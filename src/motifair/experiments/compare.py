@@ -10,17 +10,18 @@ from typing import Any
 
 import pandas as pd
 
-from motifair.config import OPTIONS
+from motifair.config import OPTIONS, Config, make_config
 from motifair.errors import MotifairError
 from motifair.evaluation.statistics import holm, mean_ranks, paired_difference
 from motifair.experiments.jobs import Progress
-from motifair.experiments.plan import Plan, make_plan
+from motifair.experiments.plan import Given, Plan, join_settings, make_plan
+from motifair.experiments.progress import show_progress
 from motifair.experiments.published import published
 from motifair.experiments.result import Result
 from motifair.experiments.run import execute
 from motifair.federation.callbacks import Callback
 from motifair.files import file_errors, write_atomic, write_json
-from motifair.graphs.dataset import EMBEDDED, Objects
+from motifair.graphs.dataset import Objects
 from motifair.methods import Method, all_methods, find_method, method_settings, reads
 
 COMPARED = ("personalised_accuracy", "global_accuracy", "fairness")
@@ -130,27 +131,52 @@ def choose_methods(words: str) -> list[str]:
 
 
 def compare(
-    dataset: str | Path | Objects = EMBEDDED,
+    dataset: Given = None,
     *,
     methods: str | Sequence[str | Method | type[Method]] = "all",
     baseline: str | None = None,
+    config: Config | None = None,
     out: str | Path | None = None,
     data_dir: str | Path | None = None,
     device: str = "auto",
     threads: int | None = None,
     memory: float | None = None,
     callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
     **options: Any,
 ) -> Comparison:
-    """Run several methods on the same splits; see `run` for the arguments they share."""
+    """Run several methods on the same splits; agents are trained alone once, for all of them.
+
+    Arguments:
+        dataset, config, out, data_dir, device, threads, memory, callbacks, progress: as for `run`.
+            In `out` each method has a folder.
+        methods: `all`, names joined by commas, or a list of names, subclasses of
+            `Method` and instances of such.
+        baseline: the method that others are compared with; default fedavg, or the first.
+        **options: any option of `Config` but `method`, which a `config` may have, but is not used;
+            an option of the mechanism goes to the methods that use it.
+
+    Returns:
+        The results by method, with paired differences to the baseline.
+
+    >>> small = {"agents": 3, "rounds": 2, "hidden": 8, "device": "cpu", "threads": 1}
+    >>> found = compare(methods="fedavg,self-train", **small)
+    >>> list(found.results), found.to_frame()["metric"].nunique()
+    (['fedavg', 'self-train'], 3)
+    """
+    if "method" in options:
+        raise MotifairError("A comparison takes methods, not method; name at least two.")
     own: dict[str, dict[str, Any]] = {}
     if not isinstance(methods, str):
         own = {settings["method"]: settings for settings in map(method_settings, methods)}
     names = choose_methods(methods if isinstance(methods, str) else ",".join(own))
     where = {"data_dir": data_dir, "device": device, "threads": threads, "memory": memory}
-    plans = make_plans(dataset, {n: own.get(n, {}) for n in names}, options, **where)
+    chosen, settings = join_settings(dataset, config, options)
+    settings.pop("method", None)
+    plans = make_plans(chosen, {n: own.get(n, {}) for n in names}, settings, **where)
     folder = None if out is None else Path(out)
-    return execute_all(plans, folder, baseline=baseline, callbacks=callbacks)
+    with show_progress(plans, progress) as shown:
+        return execute_all(plans, folder, baseline=baseline, progress=shown, callbacks=callbacks)
 
 
 def make_plans(
@@ -163,8 +189,10 @@ def make_plans(
 
     `methods` has, by name, the options that are meant for one method alone.
     """
-    for name in options:
-        if not any(reads(m, name, options) for m in methods):
+    usual = make_config({"profile": options.get("profile", "default")})
+    for name, value in options.items():
+        repeated = name in OPTIONS and value == getattr(usual, name)
+        if not repeated and not any(reads(m, name, options) for m in methods):
             known = f" ({OPTIONS[name].metadata['help']})" if name in OPTIONS else ""
             raise MotifairError(f"None of {', '.join(methods)} uses {name}{known}; leave it out.")
     plans = {}

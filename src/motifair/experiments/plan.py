@@ -25,6 +25,8 @@ from motifair.methods import (
     refuse_unused,
 )
 
+Given = str | Path | Objects | Config | None  # what `run` and the like take first
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -57,6 +59,27 @@ class Plan:
         config = self.config if part == "method" else alone(self.config)
         device = self.device.type
         return {"config": config.digest(), "device": device, "seed": seed, "part": part}
+
+
+def join_settings(
+    dataset: Given, config: Config | None, options: Mapping[str, Any]
+) -> tuple[str | Path | Objects, dict[str, Any]]:
+    """Return the dataset and the options that were set: those of `config`, under the others.
+
+    The configuration may stand in the place of the dataset, which it then names.
+    """
+    if isinstance(dataset, Config):
+        if config is not None:
+            raise MotifairError("Two configurations were given; give one, and options by name.")
+        dataset, config = None, dataset
+    known = {} if config is None else {name: getattr(config, name) for name in config.given}
+    settings = {**known, **options}
+    named = settings.pop("dataset", EMBEDDED)
+    if dataset is None and named == OWN:
+        raise MotifairError(
+            "The graphs of this configuration were given in Python; give them as the dataset."
+        )
+    return named if dataset is None else dataset, settings
 
 
 def make_plan(

@@ -16,34 +16,57 @@ import torch
 from motifair.config import Config
 from motifair.errors import MotifairError
 from motifair.experiments.jobs import Finished, Progress, list_jobs, run_jobs
-from motifair.experiments.plan import Plan, make_plan
+from motifair.experiments.plan import Given, Plan, join_settings, make_plan
+from motifair.experiments.progress import show_progress
 from motifair.experiments.result import Result, SplitResult, load_result
 from motifair.federation.callbacks import Callback
 from motifair.files import file_errors, read_json, write_json
-from motifair.graphs.dataset import EMBEDDED, Objects
 from motifair.learning.process import training_process
 from motifair.methods import find_method
 from motifair.version import __version__
 
 
 def run(
-    dataset: str | Path | Objects = EMBEDDED,
+    dataset: Given = None,
     *,
+    config: Config | None = None,
     out: str | Path | None = None,
     data_dir: str | Path | None = None,
     device: str = "auto",
     threads: int | None = None,
     memory: float | None = None,
     callbacks: Sequence[Callback] = (),
+    progress: bool | None = None,
     **options: Any,
 ) -> Result:
-    """Run a method and return what it found; options are those of `Config`, by name.
+    """Train a method on data splits, each beside two trainings of every agent alone.
 
-    `dataset` is a name, a path, a list of PyG or NetworkX graphs, or a mapping from agent to such
-    a list; `method` may be a name or a subclass of `Method`. With `out` the run is written to that
-    folder as it goes, and calling again goes on. `memory` is how many GiB of a GPU splits may fill
-    that go side by side. `callbacks` hear of the method's own rounds, such as the loggers of
-    `motifair.report.tracking`.
+    Arguments:
+        dataset: a name, the path of a TU folder or zip, several of these joined by commas, a list
+            of PyG or NetworkX graphs, a mapping from agent to such a list, or a `Config`, which
+            names its dataset; default the embedded dataset.
+        config: a configuration; `options` go over it.
+        out: folder for the run, written as it goes; calling again continues an interrupted run, and
+            loads a finished one. Default none, the result is in memory only.
+        data_dir: folder with datasets; default MOTIFAIR_DATA, or they are downloaded.
+        device: `auto`, `cpu` or `cuda`.
+        threads: workers; default all usable cores.
+        memory: GiB of a GPU for splits that are trained together; default 80 % of what is free.
+        callbacks: called in the method's own rounds, such as the loggers of `motifair.report`.
+        progress: whether to show progress; default in a notebook, and where the standard error is
+            a terminal.
+        **options: any option of `Config` by name; `method` may be a subclass of `Method`.
+
+    Returns:
+        The result: tables, metrics with intervals, reports and predictions.
+
+    >>> result = run(method="fedavg", agents=3, rounds=2, hidden=8, device="cpu", threads=1)
+    >>> result.to_frame().shape
+    (3, 20)
+    >>> from motifair import Config
+    >>> small = Config(agents=3, rounds=2, hidden=8)
+    >>> run(small, method="fedavg", device="cpu", threads=1).mean == result.mean
+    True
     """
     where: dict[str, Any] = {
         "data_dir": data_dir,
@@ -51,8 +74,10 @@ def run(
         "threads": threads,
         "memory": memory,
     }
-    plan = make_plan(dataset, options, **where)
-    return execute(plan, None if out is None else Path(out), callbacks=callbacks)
+    plan = make_plan(*join_settings(dataset, config, options), **where)
+    with show_progress({plan.config.method: plan}, progress) as shown:
+        folder = None if out is None else Path(out)
+        return execute(plan, folder, progress=shown(plan), callbacks=callbacks)
 
 
 def execute(

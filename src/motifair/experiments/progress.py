@@ -1,0 +1,207 @@
+"""Progress of runs: a bar in a terminal or a notebook, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from html import escape
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from motifair.experiments.jobs import PARTS
+from motifair.experiments.jobs import Progress as HearsOfJobs
+from motifair.experiments.plan import Plan
+from motifair.federation.callbacks import Callback
+from motifair.federation.history import History
+from motifair.federation.state import FederationState
+
+SECONDS_BETWEEN_LINES = 10.0
+SECONDS_BETWEEN_UPDATES = 0.2  # of a notebook's cell
+WORDS = {"alone": "alone", "alone-again": "alone again"}
+
+
+@contextmanager
+def show_progress(
+    plans: Mapping[str, Plan], wanted: bool | None
+) -> Iterator[Callable[[Plan], HearsOfJobs | None]]:
+    """Show the progress of plans on the standard error; yield what is told that a plan begins.
+
+    With `wanted=None` it is shown in a notebook and where the standard error is a terminal.
+    """
+    console = Console(stderr=True)
+    if wanted is None:
+        wanted = console.is_terminal or console.is_jupyter
+    if not wanted:
+        yield lambda plan: None
+        return
+    with RunProgress(plans, console) as shown:
+        yield shown.begin
+
+
+class RunProgress:
+    """Shows rounds over all parts of runs, the accuracy so far and the time left.
+
+    Runs go by the names that tell them apart. Trainings alone that several runs share are counted
+    once.
+    """
+
+    def __init__(
+        self, plans: Mapping[str, Plan], console: Console, *, transient: bool = False
+    ) -> None:
+        self.plans, self.console = plans, console
+        self.name, self.plan = next(iter(plans.items()))
+        rounds = {
+            _key(name, plan, split, part): plan.config.rounds
+            for name, plan in plans.items()
+            for split in range(plan.config.splits)
+            for part in PARTS
+        }
+        self.total = sum(rounds.values())
+        self.counted: set[tuple[str, int, str]] = set()
+        self.done = self.skipped = 0
+        self.started = time.monotonic()
+        self.display = _display(console, self.total, transient)
+
+    def __enter__(self) -> RunProgress:
+        self.display.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.display.stop()
+
+    def begin(self, plan: Plan) -> RunProgress:
+        """Note that another of the plans begins."""
+        self.name = next(name for name, other in self.plans.items() if other is plan)
+        self.plan = plan
+        return self
+
+    def part(self, split: int, name: str) -> Callback:
+        """Return a callback for a part that starts."""
+        self.counted.add(_key(self.name, self.plan, split, name))
+        return _Part(self, self._words(split, name))
+
+    def skip(self, split: int, name: str) -> None:
+        """Count a part that was finished earlier, unless it was counted already."""
+        key = _key(self.name, self.plan, split, name)
+        if key not in self.counted:
+            self.counted.add(key)
+            self.skipped += self.plan.config.rounds
+            self.show(self.plan.config.rounds, self._words(split, name), "done earlier")
+
+    def stacked(self, jobs: int) -> None:
+        """Say that so many trainings go side by side."""
+        self.console.print(f"{jobs} trainings side by side on the GPU", highlight=False)
+
+    def show(self, rounds: int, description: str, note: str) -> None:
+        """Move on by some rounds."""
+        self.done += rounds
+        fresh = max(self.done - self.skipped, 1)
+        left = (time.monotonic() - self.started) / fresh * (self.total - self.done)
+        self.display.update(self.done, description, note, left)
+
+    def _words(self, split: int, part: str) -> str:
+        what = self.name if part == "method" else WORDS[part]
+        return f"split {split + 1}/{self.plan.config.splits}, {what}"
+
+
+def _key(name: str, plan: Plan, split: int, part: str) -> tuple[str, int, str]:
+    """Tell parts of runs apart: trainings alone by what decides them."""
+    return (name if part == "method" else plan.about(0, part)["config"]), split, part
+
+
+class _Part(Callback):
+    def __init__(self, progress: RunProgress, words: str) -> None:
+        self.progress, self.words = progress, words
+        self.round = 0
+
+    def on_round(self, state: FederationState, history: History) -> None:
+        evaluated = history.columns["accuracy"][: state.round].mean(axis=1)
+        known = evaluated[evaluated == evaluated]
+        note = f"accuracy {known[-1]:.3f}" if len(known) else "training"
+        self.progress.show(state.round - self.round, self.words, note)
+        self.round = state.round
+
+
+class _Display(Protocol):
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def update(self, done: int, description: str, note: str, left: float) -> None: ...
+
+
+def _display(console: Console, total: int, transient: bool) -> _Display:
+    if console.is_jupyter:
+        return _NotebookBar(total)
+    if console.is_terminal:
+        return _TerminalBar(console, total, transient)
+    return _Lines(console, total)
+
+
+class _TerminalBar:
+    def __init__(self, console: Console, total: int, transient: bool) -> None:
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=transient,
+        )
+        self.task = self.bar.add_task("starting", total=total, note="")
+        self.start, self.stop = self.bar.start, self.bar.stop
+
+    def update(self, done: int, description: str, note: str, left: float) -> None:
+        self.bar.update(self.task, completed=done, description=description, note=note)
+
+
+class _NotebookBar:
+    """A bar in a cell's output; rich would need ipywidgets for it, this needs IPython alone."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.said = total, 0.0
+        self.handle: Any = None
+
+    def start(self) -> None:
+        from IPython.display import HTML, display
+
+        self.handle = display(HTML(self._html(0, "starting")), display_id=True)
+
+    def stop(self) -> None:
+        """Leave the bar as it stands."""
+
+    def update(self, done: int, description: str, note: str, left: float) -> None:
+        from IPython.display import HTML
+
+        now = time.monotonic()
+        if now - self.said >= SECONDS_BETWEEN_UPDATES or done >= self.total:
+            self.said = now
+            words = f"{description}: {done} of {self.total} rounds, {note}, {left:.0f} s left"
+            self.handle.update(HTML(self._html(done, words)))
+
+    def _html(self, done: int, words: str) -> str:
+        return f'<progress value="{done}" max="{self.total}"></progress> {escape(words)}'
+
+
+class _Lines:
+    def __init__(self, console: Console, total: int) -> None:
+        self.console, self.total, self.said = console, total, time.monotonic()
+
+    def start(self) -> None:
+        """Say nothing yet."""
+
+    def stop(self) -> None:
+        """Say nothing more."""
+
+    def update(self, done: int, description: str, note: str, left: float) -> None:
+        now = time.monotonic()
+        if now - self.said >= SECONDS_BETWEEN_LINES or done >= self.total:
+            self.said = now
+            self.console.print(
+                f"{description}: {done} of {self.total} rounds, {note}, {left:.0f} s left",
+                highlight=False,
+            )
