@@ -7,7 +7,7 @@ import json
 import os
 import secrets
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,36 @@ def check_target(path: Path) -> None:
             f"{path} cannot be written ({error.strerror}); give a file in an existing folder "
             "with write permission."
         ) from error
+
+
+def choose_format(
+    asked: str | None, path: Path | None, suffixes: Mapping[str, str], what: str
+) -> str:
+    """Return the format that is asked for or that the file's suffix names, else the first.
+
+    Two that differ are refused, and a suffix that names none. `what` is what is written.
+
+    >>> kinds = {".csv": "csv", ".json": "json"}
+    >>> choose_format(None, Path("a.json"), kinds, "table")
+    'json'
+    """
+    formats = tuple(suffixes.values())
+    if asked is not None and asked not in formats:
+        raise MotifairError(f"There is no format {asked}; there are {', '.join(formats)}.")
+    if path is None or not path.suffix:
+        return asked or formats[0]
+    named = suffixes.get(path.suffix.lower())
+    if named is None:
+        raise MotifairError(
+            f"{path} ends in {path.suffix}, which is no format of a {what}; name a file that ends "
+            f"in {', '.join(suffixes)}."
+        )
+    if asked not in (None, named):
+        raise MotifairError(
+            f"{path} is named as {named}, but --format says {asked}; leave --format out, or name "
+            "the file otherwise."
+        )
+    return named
 
 
 @contextmanager

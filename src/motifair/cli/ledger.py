@@ -70,21 +70,26 @@ def verify(
 def export(
     out: Annotated[Path, typer.Option(help="File to write.")],
     format_: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--format", help="csv, json or parquet.", autocompletion=complete.table_format
+            "--format",
+            help="csv, json or parquet; default as the file is named, or csv.",
+            autocompletion=complete.table_format,
         ),
-    ] = "csv",
+    ] = None,
     ledger: Where = None,
     run: Run = None,
     operator_key: Key = None,
 ) -> None:
     """Write all rounds to a CSV, JSON or Parquet file."""
+    from motifair.consortium.store.export import FORMATS
     from motifair.consortium.store.export import export as write
+    from motifair.files import choose_format
 
+    kind = choose_format(format_, out, {f".{name}": name for name in FORMATS}, "table")
     operator = read_operator(operator_key)
     with _open(ledger, run) as opened:
-        write(opened, out, format_, operator)
+        write(opened, out, kind, operator)
     typer.echo(f"Written to {out}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,9 +14,6 @@ from motifair.errors import MotifairError
 
 if TYPE_CHECKING:
     from motifair.statements.statement import Statement
-
-FORMATS = ("text", "json", "html", "pdf")
-SUFFIXES = {".txt": "text", ".json": "json", ".html": "html", ".pdf": "pdf"}
 
 
 def statement(
@@ -50,43 +46,24 @@ def statement(
     ] = None,
 ) -> None:
     """Print what an agent was paid, why, and how to verify it."""
-    from motifair.files import check_target, write_atomic
+    from rich.console import Console
 
-    kind = choose_format(format_, out)
+    from motifair.files import check_target, choose_format, write_atomic
+    from motifair.report.statement import SUFFIXES, as_format
+
+    kind = choose_format(format_, out, SUFFIXES, "statement")
     if kind == "pdf" and out is None and _is_terminal():
         raise MotifairError("A PDF cannot be printed to the terminal; name a file with --out FILE.")
     if out is not None:
         check_target(out)
     made = _read(run, ledger, agent, name, split, read_operator(operator_key))
-    content = _render(made if round_ is None else made.only(round_), kind, out is None)
+    width = Console().width if out is None else 100
+    content = as_format(made if round_ is None else made.only(round_), kind, width)
     if out is not None:
         write_atomic(out, content)
         typer.echo(f"Written to {out}")
     else:
         typer.echo(content, nl=False)
-
-
-def choose_format(asked: str | None, out: Path | None) -> str:
-    """Return the format named by --format or by the suffix of the file; refuse a contradiction.
-
-    >>> choose_format(None, None), choose_format(None, Path("s.pdf")), choose_format("html", None)
-    ('text', 'pdf', 'html')
-    """
-    if asked is not None and asked not in FORMATS:
-        raise MotifairError(f"There is no format {asked}; there are {', '.join(FORMATS)}.")
-    if out is None or not out.suffix:
-        return asked or "text"
-    named = SUFFIXES.get(out.suffix.lower())
-    if named is None:
-        raise MotifairError(
-            f"{out} has an unknown suffix {out.suffix}; use one of {', '.join(SUFFIXES)}."
-        )
-    if asked not in (None, named):
-        raise MotifairError(
-            f"{out} has the suffix of {named}, but --format says {asked}; omit --format, or rename "
-            "the file."
-        )
-    return named
 
 
 def _is_terminal() -> bool:
@@ -117,17 +94,3 @@ def _read(
     return make_statement(
         entries, agent, graphs=graphs, motifs=motifs, ledger=place, folder=folder, split=split
     )
-
-
-def _render(made: Statement, format_: str, terminal: bool) -> str | bytes:
-    from motifair.report.statement import as_html, as_pdf, as_text
-
-    if format_ == "json":
-        return json.dumps(made.to_json(), indent=2, ensure_ascii=False) + "\n"
-    if format_ == "html":
-        return as_html(made)
-    if format_ == "pdf":
-        return as_pdf(made)
-    from rich.console import Console
-
-    return as_text(made, Console().width if terminal else 100)

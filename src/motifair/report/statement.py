@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from io import StringIO
 from typing import Any
@@ -15,6 +16,7 @@ from motifair.statements.entry import clean_reason, decimal
 from motifair.statements.statement import LEANED_ON, PARTS, Motif, Payment, Statement
 from motifair.table import Table
 
+SUFFIXES = {".txt": "text", ".json": "json", ".html": "html", ".pdf": "pdf"}
 LABELS = {
     "initial": "initial equal share",
     "alignment": "alignment",
@@ -37,6 +39,17 @@ COLUMNS = {
 }  # short, for the terminal: where a name is not here, it is short itself
 MOST_ROUNDS, MOST_NOTES, MOST_MOTIFS = 20, 12, 24
 BAR = 140  # width of the bars in units of their own
+
+
+def as_format(statement: Statement, format_: str, width: int = 100) -> str | bytes:
+    """Return a statement in one of the formats of `SUFFIXES`; `width` is that of text."""
+    if format_ == "json":
+        return json.dumps(statement.to_json(), indent=2, ensure_ascii=False) + "\n"
+    if format_ == "html":
+        return as_html(statement)
+    if format_ == "pdf":
+        return as_pdf(statement)
+    return as_text(statement, width)
 
 
 def as_text(statement: Statement, width: int = 80) -> str:

@@ -159,6 +159,19 @@ def test_csv_and_parquet_have_every_number_exactly(place: str, tmp_path: Path) -
     assert set(frame["hash"]) == {e.hash for e in entries[1:]}
 
 
+def test_a_file_is_written_as_it_is_named(tmp_path: Path) -> None:
+    place = str(tmp_path / "ledger.sqlite")
+    write(place, make_run())
+    for name in ("x.parquet", "x.csv", "x.json"):
+        said("export", "--ledger", place, "--out", str(tmp_path / name))
+    rows = pd.read_parquet(tmp_path / "x.parquet")
+    assert len(rows) == len(pd.read_csv(tmp_path / "x.csv"))
+    assert json.loads((tmp_path / "x.json").read_text())
+    words = ("export", "--ledger", place, "--out", str(tmp_path / "y.csv"), "--format", "parquet")
+    assert "is named as csv" in refused(*words)
+    assert "no format of a table" in refused(*words[:-3], str(tmp_path / "y.xls"))
+
+
 def test_json_has_the_entries_from_which_all_can_be_computed_again(
     place: str, tmp_path: Path
 ) -> None:
