@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -215,7 +215,8 @@ def execute_all(
     hear: dict[str, Any] = {"stop": stop, "callbacks": callbacks}
     if out is None:
         with tempfile.TemporaryDirectory() as folder:
-            return execute_all(plans, Path(folder), baseline=baseline, progress=progress, **hear)
+            found = execute_all(plans, Path(folder), baseline=baseline, progress=progress, **hear)
+        return replace(found, results={m: _in_memory(r) for m, r in found.results.items()})
     reference = baseline or ("fedavg" if "fedavg" in plans else next(iter(plans)))
     if reference not in plans:
         raise MotifairError(f"The baseline {reference} is not among the methods; add it.")
@@ -229,3 +230,8 @@ def execute_all(
     comparison = Comparison(results, reference)
     comparison.save(out)
     return comparison
+
+
+def _in_memory(result: Result) -> Result:
+    """Forget the folder of a result that is gone, and the models in it."""
+    return replace(result, origin=replace(result.origin, folder=None))

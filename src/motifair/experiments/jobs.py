@@ -63,14 +63,17 @@ class Finished:
     history: History
 
 
+def checkpoint_path(folder: Path, number: int, part: str) -> Path:
+    """Return the file of a job in the folder of a run."""
+    return folder / "checkpoint" / f"split-{number:03d}-{part}.safetensors"
+
+
 def list_jobs(plan: Plan, out: Path | None, baselines: Path | None) -> list[Job]:
     """List the jobs of a run."""
 
     def path(number: int, part: str) -> Path | None:
         folder = out if part == "method" else baselines
-        if folder is None:
-            return None
-        return folder / "checkpoint" / f"split-{number:03d}-{part}.safetensors"
+        return None if folder is None else checkpoint_path(folder, number, part)
 
     return [Job(k, part, path(k, part)) for k in range(plan.config.splits) for part in PARTS]
 

@@ -12,7 +12,7 @@ import torch
 from motifair.config import Config, make_config
 from motifair.cores import usable_cores
 from motifair.errors import MotifairError
-from motifair.files import read_json
+from motifair.files import read_json, write_json
 from motifair.graphs.dataset import EMBEDDED, GENERATED, OWN, Dataset, Objects, load_dataset
 from motifair.graphs.inputs import Inputs, choose_features, describe_inputs
 from motifair.graphs.split import Split, make_split
@@ -193,6 +193,14 @@ def split_data(plan: Plan, number: int) -> Split:
         perturbation=c.perturbation,
         seed=seed,
     )
+
+
+def write_config(
+    out: Path, config: Config, environment: Mapping[str, Any], inputs: Mapping[str, Any]
+) -> None:
+    """Write `config.json` to the folder of a run: what `read_plan` reads."""
+    content = {"options": config.to_json(), "environment": environment, "inputs": inputs}
+    write_json(out / "config.json", content)
 
 
 def read_plan(out: Path) -> Plan:

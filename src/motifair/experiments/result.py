@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -25,9 +25,16 @@ from motifair.evaluation.fairness import (
 )
 from motifair.evaluation.statistics import mean_interval
 from motifair.experiments.caveats import fairness_caveats
+from motifair.experiments.origin import Origin
+from motifair.experiments.plan import write_config
 from motifair.federation.history import History
 from motifair.files import file_errors, read_json, write_atomic, write_json
 from motifair.mechanism.payoff import compensation_paid
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from motifair.statements.statement import Statement
 
 METRICS = (
     "personalised_accuracy", "global_accuracy", "fairness", "gain", "worst_gain", "worse_off",
@@ -141,20 +148,46 @@ class SplitResult:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
-    """All splits of one method on one dataset."""
+    """What a method came to on all splits of a dataset: of `run`, or read by `load_result`.
+
+    `print(result)` is a summary, in a notebook it is a table.
+
+    Attributes:
+        config: the options, as they were resolved.
+        splits: the result of each data split.
+        seconds: how long it took.
+        environment: versions, device and inputs.
+        origin: where models and data are.
+
+    >>> import motifair
+    >>> result = motifair.run(method="fedavg", agents=3, rounds=2, hidden=8, device="cpu")
+    >>> sorted(result.mean)[:3]
+    ['alone_accuracy', 'contribution_payoff', 'downloaded']
+    >>> result.history.columns[:4].tolist()
+    ['split', 'round', 'agent', 'value']
+    """
 
     config: Config
     splits: tuple[SplitResult, ...]
     seconds: float = 0.0
     environment: Mapping[str, Any] = field(default_factory=dict)
+    origin: Origin = field(default_factory=Origin, compare=False)
 
     @property
     def inputs(self) -> Mapping[str, Sequence[str]]:
         """What of the graphs the run `uses` and what it `ignores`."""
         inputs: Mapping[str, Sequence[str]] = self.environment.get("inputs", {})
         return inputs
+
+    def get_split(self, number: int) -> SplitResult:
+        """Return one of the splits, numbered from 0; refuse one that is not there."""
+        if not 0 <= number < len(self.splits):
+            raise MotifairError(
+                f"The run has {len(self.splits)} splits, numbered from 0; there is no {number}."
+            )
+        return self.splits[number]
 
     @property
     def mean(self) -> dict[str, float]:
@@ -254,13 +287,122 @@ class Result:
         return result_html(self)
 
     def save(self, folder: str | Path) -> None:
-        """Write `history.csv`, `agents.csv` and, last of all, `summary.json` to a folder."""
+        """Write the result to a folder from which `load_result` reads it back, with its models.
+
+        Arguments:
+            folder: gets `config.json`, `history.csv`, `agents.csv`, `summary.json` and, where the
+                result has its models, `checkpoint`.
+
+        >>> import motifair, tempfile
+        >>> result = motifair.run(method="fedavg", agents=3, rounds=2, hidden=8, device="cpu")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     result.save(folder)
+        ...     repr(motifair.load_result(folder)) == repr(result)
+        True
+        """
         folder = Path(folder)
         with file_errors():
             folder.mkdir(parents=True, exist_ok=True)
+        write_config(folder, self.config, self.origin.environment, self.inputs)
+        self.origin.save_models(folder, [split.history for split in self.splits])
+        self.write_tables(folder)
+
+    def write_tables(self, folder: Path) -> None:
+        """Write `history.csv`, `agents.csv` and, last of all, `summary.json` to a folder."""
         write_atomic(folder / "history.csv", self.history.to_csv(index=False))
         write_atomic(folder / "agents.csv", self.to_frame().to_csv(index=False))
         write_json(folder / "summary.json", self.to_json())
+
+    def report(
+        self, path: str | Path, *, figures: str | Path | None = None, split: int = 0
+    ) -> Path:
+        """Write the result as one HTML file: figures, payoffs, motifs, configuration.
+
+        Arguments:
+            path: the file.
+            figures: folder for all figures as SVG, PNG and PDF; default none.
+            split: which split the figures of rounds show, from 0.
+
+        Returns:
+            The path of the page.
+
+        >>> import motifair
+        >>> motifair.run().report("report.html")  # doctest: +SKIP
+        PosixPath('report.html')
+        """
+        from motifair.report.views import write_page
+
+        return write_page(self, Path(path), None if figures is None else Path(figures), split)
+
+    def statement(
+        self,
+        agent: str,
+        *,
+        split: int = 0,
+        round: int | None = None,
+        path: str | Path | None = None,
+    ) -> Statement:
+        """Say what an agent was paid, and what each part of it comes from.
+
+        Arguments:
+            agent: whose statement, by name.
+            split: of which split, from 0.
+            round: one round alone; default all.
+            path: a .txt, .json, .html or .pdf file to write it to; default none.
+
+        Returns:
+            The statement: `payoff`, `totals`, `rounds`, `motifs`, `to_json()`.
+
+        >>> import motifair
+        >>> result = motifair.run(agents=3, rounds=2, hidden=8, device="cpu", threads=1)
+        >>> paid = result.statement("agent-00")
+        >>> sum(paid.totals.values()) == paid.payoff
+        True
+        """
+        from motifair.report.views import state
+
+        return state(self, agent, split, round, None if path is None else Path(path))
+
+    def plot(self, figure: str | None = None, *, split: int = 0) -> Figure:
+        """Draw a figure of the report.
+
+        Arguments:
+            figure: `accuracy`, `loss`, `value`, `payoff` or another one that the report has;
+                default an overview of values, payoffs and accuracies.
+            split: which split, from 0.
+
+        Returns:
+            A matplotlib figure: shown in a notebook, or written by its `savefig`.
+
+        >>> import motifair
+        >>> motifair.run().plot("accuracy").savefig("accuracy.pdf")  # doctest: +SKIP
+        """
+        from motifair.report.views import draw
+
+        return draw(self, figure, split)
+
+    def predict(self, graphs: Any, *, agent: str = "server", split: int = 0) -> pd.DataFrame:
+        """Classify new graphs with a model of the run.
+
+        Arguments:
+            graphs: a list of PyG or NetworkX graphs, or the path of a file or folder of graphs
+                as `motifair predict` reads them.
+            agent: whose model, by name; default the server's.
+            split: of which split, from 0.
+
+        Returns:
+            One row for each graph: the class it is put into, `label`, and the probabilities.
+
+        >>> import motifair, networkx as nx
+        >>> result = motifair.run(method="fedavg", agents=3, rounds=2, hidden=8, device="cpu")
+        >>> ring = nx.cycle_graph(5)
+        >>> nx.set_node_attributes(ring, 0, "label")
+        >>> result.predict([ring, ring], agent="agent-01").columns.tolist()
+        ['graph', 'label', 'probability 0', 'probability 1']
+        """
+        from motifair.export.of_result import predict_with
+
+        return predict_with(self, graphs, agent, split)
 
     def _values(self) -> dict[str, list[float]]:
         rows = [s.metrics() for s in self.splits]
@@ -285,7 +427,21 @@ def _possible(metric: str, interval: tuple[float, float]) -> tuple[float, float]
 
 
 def load_result(folder: str | Path) -> Result:
-    """Read a finished run back from its folder."""
+    """Read a finished run back from the folder that `out`, `--out` or `Result.save` named.
+
+    Arguments:
+        folder: the folder of one run; of a comparison or sweep, that of one of its runs.
+
+    Returns:
+        The result, equal to the one that was written.
+
+    >>> import motifair, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     small = {"agents": 3, "rounds": 2, "hidden": 8, "device": "cpu", "method": "fedavg"}
+    ...     result = motifair.run(out=folder, **small)
+    ...     load_result(folder).mean == result.mean
+    True
+    """
     folder = Path(folder)
     if not (folder / "config.json").exists():
         raise MotifairError(f"{folder} holds no run; give the folder that --out named.")
@@ -305,14 +461,17 @@ def load_result(folder: str | Path) -> Result:
 def _read_result(folder: Path) -> Result:
     config = make_config(read_json(folder / "config.json")["options"])
     summary = read_json(folder / "summary.json")
-    agents = pd.read_csv(folder / "agents.csv")
-    history = pd.read_csv(folder / "history.csv")
+    # As text: numbers are parsed exactly later, and an agent may be called 1 or NA.
+    agents, history = (
+        pd.read_csv(folder / name, dtype=str, keep_default_na=False, na_values=[""])
+        for name in ("agents.csv", "history.csv")
+    )
     splits = [
-        _read_split(split, agents[agents.split == k], history[history.split == k])
+        _read_split(split, agents[agents.split == str(k)], history[history.split == str(k)])
         for k, split in enumerate(summary["splits"])
     ]
     environment = {k: summary[k] for k in ("versions", "layout", "inputs") if k in summary}
-    return Result(config, tuple(splits), summary["seconds"], environment)
+    return Result(config, tuple(splits), summary["seconds"], environment, Origin(folder))
 
 
 def _read_split(

@@ -16,11 +16,12 @@ import torch
 from motifair.config import Config
 from motifair.errors import MotifairError
 from motifair.experiments.jobs import Finished, Progress, list_jobs, run_jobs
-from motifair.experiments.plan import Given, Plan, join_settings, make_plan
+from motifair.experiments.origin import KeepFinalState, Origin
+from motifair.experiments.plan import Given, Plan, join_settings, make_plan, write_config
 from motifair.experiments.progress import show_progress
 from motifair.experiments.result import Result, SplitResult, load_result
 from motifair.federation.callbacks import Callback
-from motifair.files import file_errors, read_json, write_json
+from motifair.files import file_errors, read_json
 from motifair.learning.process import training_process
 from motifair.methods import find_method
 from motifair.version import __version__
@@ -104,16 +105,20 @@ def execute(
         started = time.monotonic()
         hears = _hears(plan, out, callbacks)
         jobs = list_jobs(plan, out, baselines or out)
-        found, layout = run_jobs(plan, jobs, progress, stop, hears)
+        kept = {} if out is not None else {k: KeepFinalState() for k in range(plan.config.splits)}
+        heard = [[*calls, *([kept[k]] if k in kept else [])] for k, calls in enumerate(hears)]
+        found, layout = run_jobs(plan, jobs, progress, stop, heard)
         results = tuple(_split_result(plan, k, found) for k in range(plan.config.splits))
         environment = {
             "layout": {**_layout(plan), **layout},
             "versions": _versions(),
             "inputs": plan.inputs.to_json(),
         }
-        result = Result(plan.config, results, time.monotonic() - started, environment)
+        states = {k: keeper.state for k, keeper in kept.items() if keeper.state is not None}
+        origin = Origin(out, plan, states)
+        result = Result(plan.config, results, time.monotonic() - started, environment, origin)
         if out is not None:
-            result.save(out)
+            result.write_tables(out)
         return _told(result, hears)
 
 
@@ -166,14 +171,7 @@ def _folder(plan: Plan, out: Path | None) -> Iterator[None]:
         except OSError as error:
             raise MotifairError(f"Another process is writing {out}; wait for it.") from error
         if not (out / "config.json").exists():
-            write_json(
-                out / "config.json",
-                {
-                    "options": plan.config.to_json(),
-                    "environment": plan.environment(),
-                    "inputs": plan.inputs.to_json(),
-                },
-            )
+            write_config(out, plan.config, plan.environment(), plan.inputs.to_json())
         yield
 
 

@@ -55,7 +55,7 @@ class Exported:
 
 
 def save_model(
-    folder: Path,
+    folder: str | Path,
     weights: Tensor,
     model: Model,
     features: Features,
@@ -70,19 +70,13 @@ def save_model(
     order of the outputs; without them they are numbered from 0. A model that is already there is
     replaced, anything else is not.
     """
+    folder = Path(folder)
     named = _named(model, weights)
     if own is not None:
         named |= {f"{OWN}{name}": tensor for name, tensor in _named(model, own[0]).items()}
     tensors = save(named)
     content = {
-        **dict.fromkeys(ABOUT),
-        "classes": list(range(model.classes)),
-        **card,
-        "own_weight": 0.0 if own is None else own[1],
-        "format": FORMAT,
-        "motifair": __version__,
-        "network": {"name": _network(model), "hidden": model.hidden, "layers": model.layers},
-        "features": _features_to_json(features),
+        **_card(model, features, card, 0.0 if own is None else own[1]),
         "sha256": hashlib.sha256(tensors).hexdigest(),
     }
     if folder.exists() and not (folder / CARD).exists():
@@ -99,8 +93,30 @@ def save_model(
         shutil.rmtree(made, ignore_errors=True)
 
 
-def load_model(folder: Path) -> Exported:
-    """Read a model, and refuse one that is damaged, not whole, or of another version."""
+def make_exported(
+    weights: Tensor,
+    model: Model,
+    features: Features,
+    card: Mapping[str, Any],
+    own: tuple[Tensor, float] | None = None,
+) -> Exported:
+    """Return what `load_model` would read after `save_model` with the same arguments."""
+    content = _card(model, features, card, 0.0 if own is None else own[1])
+    _, schema = _read_schema(content)
+    own_row = None if own is None else own[0].detach().cpu().float()
+    return Exported(model, weights.detach().cpu().float(), features, schema, content, own_row)
+
+
+def load_model(folder: str | Path) -> Exported:
+    """Read a model, and refuse one that is damaged, not whole, or of another version.
+
+    Arguments:
+        folder: holds `model.safetensors` and `card.json`, as `export_run` writes them.
+
+    Returns:
+        The model, its weights and its card, for `predict`.
+    """
+    folder = Path(folder)
     card, content = _read(folder)
     if hashlib.sha256(content).hexdigest() != card.get("sha256"):
         raise MotifairError(
@@ -148,6 +164,21 @@ def _read(folder: Path) -> tuple[dict[str, Any], bytes]:
             f"use the version that wrote it ({said.get('motifair', 'unknown')})."
         )
     return card, content
+
+
+def _card(
+    model: Model, features: Features, about: Mapping[str, Any], own_weight: float
+) -> dict[str, Any]:
+    return {
+        **dict.fromkeys(ABOUT),
+        "classes": list(range(model.classes)),
+        **about,
+        "own_weight": own_weight,
+        "format": FORMAT,
+        "motifair": __version__,
+        "network": {"name": _network(model), "hidden": model.hidden, "layers": model.layers},
+        "features": _features_to_json(features),
+    }
 
 
 def _named(model: Model, weights: Tensor) -> dict[str, Tensor]:

@@ -13,7 +13,7 @@ from motifair.graphs.features import DEGREES, WALKS, Features, structure_inputs
 from motifair.graphs.graph_set import GraphSet
 
 
-def load_module(folder: Path) -> torch.nn.Module:
+def load_module(folder: str | Path) -> torch.nn.Module:
     """Load a model as a module that maps `(x, edge_index, batch)` to log-probabilities.
 
     `x` is `(nodes, width)`: one-hot labels in the order of the card's columns, one-hot degrees, or

@@ -85,7 +85,7 @@ class Schema:
             ) from error
 
 
-def read_graphs(path: Path) -> GraphSet:
+def read_graphs(path: str | Path) -> GraphSet:
     """Read graphs from a TU folder or zip, from a PyG or NetworkX file, or a folder of them.
 
     Args:
@@ -101,6 +101,7 @@ def read_graphs(path: Path) -> GraphSet:
     Raises:
         MotifairError: If there is nothing to read, or a file is broken.
     """
+    path = Path(path)
     if not path.exists():
         raise MotifairError(f"There is no file or folder at {path}; check the path.")
     if path.suffix == ".zip" or (path.is_dir() and any(path.glob("*_A.txt"))):
@@ -113,6 +114,26 @@ def read_graphs(path: Path) -> GraphSet:
             ".gml or node-link .json."
         )
     return _joined(path.stem, [graph for file in files for graph in _read_file(file)])
+
+
+def from_unclassed(objects: Sequence[Any]) -> GraphSet:
+    """Make one set of PyG or NetworkX graphs, whose classes may be missing, as `read_graphs` does.
+
+    >>> from_unclassed([nx.cycle_graph(3)]).target.tolist() == [NO_CLASS]
+    True
+    """
+    from torch_geometric.data import Data
+
+    for number, graph in enumerate(objects):
+        if not isinstance(graph, Data | nx.Graph):
+            raise MotifairError(
+                f"Object {number} of the list is a {type(graph).__name__}, not a graph; give PyG "
+                "Data or NetworkX graphs."
+            )
+    return _joined(
+        "The list",
+        [_classed(g.copy()) if isinstance(g, nx.Graph) else _plain(g) for g in objects],
+    )
 
 
 def check_inputs(graphs: GraphSet, schema: Schema) -> None:

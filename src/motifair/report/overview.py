@@ -15,15 +15,15 @@ from motifair.report.static import draw, picture
 from motifair.report.timeline import timeline
 
 
-def save_overview(result: Result, path: Path) -> None:
+def save_overview(result: Result, path: str | Path) -> None:
     """Draw the first split of a result and write it as PNG."""
-    write_atomic(path, picture(overview(result), "png"))
+    write_atomic(Path(path), picture(overview(result), "png"))
 
 
-def overview(result: Result) -> Figure:
-    """Draw the first split: value over rounds, payoff summed up, accuracy together over alone."""
-    split, config = result.splits[0], result.config
-    source = Source(SIMULATED, SIMULATED, config, (), result=result)
+def overview(result: Result, number: int = 0) -> Figure:
+    """Draw a split: value over rounds, payoff summed up, accuracy together over alone."""
+    split, config = result.splits[number], result.config
+    source = Source(SIMULATED, SIMULATED, config, (), result=result, split=number)
     cast = Cast.of(timeline(source))
     figure = Figure(figsize=(13, 4), layout="constrained", dpi=110)
     for axes, make in zip(

@@ -36,11 +36,12 @@ SYMBOLS = {
 
 def write_report(
     sections: Sequence[RunSection],
-    path: Path,
-    figures: Path | None = None,
+    path: str | Path,
+    figures: str | Path | None = None,
     say: Say = lambda _: None,
 ) -> list[Path]:
     """Write the page and, if a folder for them is named, the figures; return what was written."""
+    path, figures = Path(path), None if figures is None else Path(figures)
     written = []
     if figures is not None:
         for label, chart in _all_charts(sections):

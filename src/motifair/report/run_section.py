@@ -45,7 +45,7 @@ class RunSection:
     """A run and its label, which is unique in a report."""
 
     label: str
-    folder: Path
+    folder: Path | None  # None for a result in memory
     source: Source
 
     @cached_property

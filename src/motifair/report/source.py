@@ -9,7 +9,7 @@ from pathlib import Path
 
 from motifair.config import Config
 from motifair.errors import MotifairError
-from motifair.experiments.plan import read_plan, split_data
+from motifair.experiments.plan import split_data
 from motifair.experiments.result import Result, load_result
 from motifair.experiments.simulated_ledger import entries_of
 from motifair.federation.members import vocabularies
@@ -62,18 +62,18 @@ class Source:
         return self.entries[-1].hash
 
 
-def read_simulation(folder: Path, *, split: int = 0, books: bool = True) -> Source:
-    """Read a run from the folder that `motifair run --out` named; `split` chooses one of several.
+def read_simulation(folder: str | Path, *, split: int = 0, books: bool = True) -> Source:
+    """Read a run from the folder that `motifair run --out` named; see `source_of`."""
+    return source_of(load_result(folder), split=split, books=books)
+
+
+def source_of(result: Result, *, split: int = 0, books: bool = True) -> Source:
+    """Return what is known of a simulated run; `split` chooses one of several.
 
     A simulation whose payoffs are never settled is refused, unless `books=False` says that
     `entries` may be empty.
     """
-    result = load_result(folder)
-    if not 0 <= split < len(result.splits):
-        raise MotifairError(
-            f"{folder} has {len(result.splits)} splits, numbered from 0; there is no {split}."
-        )
-    chosen = result.splits[split]
+    chosen = result.get_split(split)
     settled = books or result.config.payoff not in SIZE_PAYOFFS
     return Source(
         name=f"{result.config.method} on {result.config.dataset}, seed {chosen.seed}",
@@ -81,20 +81,20 @@ def read_simulation(folder: Path, *, split: int = 0, books: bool = True) -> Sour
         config=result.config,
         entries=entries_of(result.config, chosen, SIMULATED) if settled else (),
         graphs=dict(zip(chosen.names, chosen.graphs, strict=True)),
-        motifs=_motifs(folder, split),
+        motifs=_motifs(result, split),
         accuracy={n: float(a) for n, a in zip(chosen.names, chosen.accuracy, strict=True)},
         result=result,
         split=split,
     )
 
 
-def _motifs(folder: Path, split: int) -> dict[str, tuple[str, ...]]:
-    """Extract the agents' motifs; none where the method has none or the data are missing."""
-    try:
-        plan = read_plan(folder)
-    except MotifairError:
+def _motifs(result: Result, split: int) -> dict[str, tuple[str, ...]]:
+    """Find the agents' motifs again; none where the method has none or the data are gone."""
+    if not make_method(result.config).uses_motifs:
         return {}
-    if not make_method(plan.config).uses_motifs:
+    try:
+        plan = result.origin.plan
+    except MotifairError:
         return {}
     data = split_data(plan, split)
     motifs = vocabularies(plan.config, data, list(data.partition.train))

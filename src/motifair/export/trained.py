@@ -1,0 +1,92 @@
+"""The models that a split of a run ended with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from motifair.experiments.plan import Plan, split_data
+from motifair.federation.history import History
+from motifair.federation.members import Members, prepare
+from motifair.federation.simulation import Simulation
+from motifair.federation.state import FederationState
+from motifair.graphs.features import Features, fit_features
+from motifair.methods import make_method
+
+SERVER = "server"
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model: whose it is, its weights `(D,)` and accuracy; the model that the agent trained alone
+    and the share of that one, where it has such.
+    """
+
+    agent: str
+    weights: Tensor
+    accuracy: float
+    own: tuple[Tensor, float] | None = None
+
+
+@dataclass(frozen=True)
+class TrainedSplit:
+    """One split of a finished run: every agent's model, and the server's where there is one."""
+
+    plan: Plan
+    number: int
+    state: FederationState
+    history: History
+
+    @cached_property
+    def members(self) -> Members:
+        """The agents and their graphs."""
+        seed = self.plan.config.seed + self.number
+        return prepare(self.plan.config, split_data(self.plan, self.number), seed=seed)
+
+    @cached_property
+    def features(self) -> Features:
+        """How the models read nodes."""
+        members, kind = self.members, self.plan.config.features
+        return fit_features(members.split.graphs, np.concatenate(members.numbers), kind)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Whose models there are."""
+        server = (SERVER,) if make_method(self.plan.config).global_model else ()
+        return (*self.history.names, *server)
+
+    def models(self) -> Iterator[Model]:
+        """Yield all models."""
+        for name in self.names:
+            yield self.model(name)
+
+    def model(self, name: str) -> Model:
+        """Return the model of an agent, or of the server."""
+        config, agents = self.plan.config, self.state.agents
+        if name == SERVER:
+            simulation = Simulation(config, self.members, device=agents.weights.device)
+            weights = simulation.global_weights(self.state)[0]
+            return Model(name, weights, float(self.history.global_accuracy[-1]))
+        a = self.history.names.index(name)
+        own = None
+        if agents.own is not None:
+            own = agents.own.weights[a], make_method(config).own_weight
+        return Model(name, agents.weights[a], float(self.history.columns["accuracy"][-1, a]), own)
+
+    def card(self, model: Model) -> dict[str, Any]:
+        """Say how a model came about."""
+        config = self.plan.config
+        return {
+            "method": config.method,
+            "rounds": config.rounds,
+            "classes": list(self.plan.data.graphs.class_values),
+            "dataset": config.dataset,
+            "seed": config.seed + self.number,
+            "agent": model.agent,
+            "accuracy": model.accuracy,
+        }
