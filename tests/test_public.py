@@ -18,8 +18,8 @@ from motifair.methods import Method, Seen
 
 PROJECT = Path(__file__).parent.parent / "pyproject.toml"
 NAMES = {
-    "Callback", "Comparison", "Config", "Method", "MotifairError", "Result", "Seen", "__version__",
-    "compare", "load_result", "run",
+    "Callback", "Comparison", "Config", "Method", "MotifairError", "Result", "Seen", "Sweep",
+    "__version__", "compare", "load_result", "run", "sweep",
 }  # fmt: skip
 
 

@@ -1,8 +1,9 @@
 """Fair graph federated learning: value every agent, reward while training, pay every round.
 
-`run` trains one method, `compare` several; both return objects with tables, intervals and a view
-in notebooks. `load_result` reads a run back from its folder. `Config` holds all options, `Method`
-and `Callback` are what a method or a hook of one's own derives from.
+`run` trains one method, `compare` several, `sweep` one over a grid of options; they return objects
+with tables, intervals and a view in notebooks. `load_result` reads a run back from its folder.
+`Config` holds all options; `Method` and `Callback` are what a method or a hook of one's own derives
+from.
 
 >>> import motifair
 >>> result = motifair.run(method="fedavg", agents=3, rounds=2, hidden=8, device="cpu", threads=1)
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
     from motifair.experiments.compare import Comparison, compare
     from motifair.experiments.result import Result, load_result
     from motifair.experiments.run import run
+    from motifair.experiments.sweep import Sweep, sweep
     from motifair.federation.callbacks import Callback
     from motifair.methods.base import Method, Seen
     from motifair.version import __version__
 
 __all__ = [
-    "Callback", "Comparison", "Config", "Method", "MotifairError", "Result", "Seen", "__version__",
-    "compare", "load_result", "run",
+    "Callback", "Comparison", "Config", "Method", "MotifairError", "Result", "Seen", "Sweep",
+    "__version__", "compare", "load_result", "run", "sweep",
 ]  # fmt: skip
 
 _HOME = {
@@ -37,10 +39,12 @@ _HOME = {
     "MotifairError": "motifair.errors",
     "Result": "motifair.experiments.result",
     "Seen": "motifair.methods.base",
+    "Sweep": "motifair.experiments.sweep",
     "__version__": "motifair.version",
     "compare": "motifair.experiments.compare",
     "load_result": "motifair.experiments.result",
     "run": "motifair.experiments.run",
+    "sweep": "motifair.experiments.sweep",
 }
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from motifair.experiments.plan import Given, Plan, join_settings, make_plan
 from motifair.experiments.progress import show_progress
 from motifair.experiments.published import published
 from motifair.experiments.result import Result
-from motifair.experiments.run import execute
+from motifair.experiments.together import execute_together
 from motifair.federation.callbacks import Callback
 from motifair.files import file_errors, write_atomic, write_json
 from motifair.graphs.dataset import Objects
@@ -212,26 +211,19 @@ def execute_all(
     callbacks: Sequence[Callback] = (),
 ) -> Comparison:
     """Run all plans, or what is left of them in `out`: a folder for each method, one for all."""
-    hear: dict[str, Any] = {"stop": stop, "callbacks": callbacks}
-    if out is None:
-        with tempfile.TemporaryDirectory() as folder:
-            found = execute_all(plans, Path(folder), baseline=baseline, progress=progress, **hear)
-        return replace(found, results={m: _in_memory(r) for m, r in found.results.items()})
     reference = baseline or ("fedavg" if "fedavg" in plans else next(iter(plans)))
     if reference not in plans:
         raise MotifairError(f"The baseline {reference} is not among the methods; add it.")
-    alone = out / "baselines"
-    with file_errors():
-        (alone / "checkpoint").mkdir(parents=True, exist_ok=True)
-    results = {}
-    for method, plan in plans.items():
-        shown = progress(plan)
-        results[method] = execute(plan, out / method, progress=shown, baselines=alone, **hear)
-    comparison = Comparison(results, reference)
-    comparison.save(out)
-    return comparison
 
+    def gather(results: Mapping[str, Result]) -> Comparison:
+        return Comparison(results, reference)
 
-def _in_memory(result: Result) -> Result:
-    """Forget the folder of a result that is gone, and the models in it."""
-    return replace(result, origin=replace(result.origin, folder=None))
+    return execute_together(
+        plans,
+        out,
+        gather,
+        lambda plan: "baselines",
+        progress=progress,
+        stop=stop,
+        callbacks=callbacks,
+    )

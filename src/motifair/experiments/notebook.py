@@ -6,11 +6,17 @@ from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING
 
-from motifair.experiments.tables import agents_table, comparison_table, splits_table
+from motifair.experiments.tables import (
+    agents_table,
+    comparison_table,
+    splits_table,
+    sweep_table,
+)
 
 if TYPE_CHECKING:
     from motifair.experiments.compare import Comparison
     from motifair.experiments.result import Result
+    from motifair.experiments.sweep import Sweep
 
 MOST_ROWS = 30
 
@@ -30,3 +36,9 @@ def result_html(result: Result) -> str:
 def comparison_html(comparison: Comparison) -> str:
     """Return a row for each method, and how to read it."""
     return f"<div>{comparison_table(comparison).to_html()}</div>"
+
+
+def sweep_html(sweep: Sweep) -> str:
+    """Return a row for each setting: its options and the metrics that matter."""
+    table = sweep_table(sweep)
+    return f"<div><strong>{escape(table.title)}</strong>{table.to_html()}</div>"

@@ -11,6 +11,7 @@ from motifair.table import NONE, Table, number, percent
 if TYPE_CHECKING:
     from motifair.experiments.compare import Comparison
     from motifair.experiments.result import Result
+    from motifair.experiments.sweep import Sweep
 
 TITLES = {
     "personalised_accuracy": "personalised",
@@ -27,6 +28,7 @@ SPLIT_COLUMNS = {
     "worst": "worst_gain", "global": "global_accuracy", "fairness": "fairness",
     "retest": "fairness_retest",
 }  # fmt: skip
+SWEEP_COLUMNS = {k: v for k, v in SPLIT_COLUMNS.items() if k not in ("alone", "retest")}
 GAINS = {"gain": "gain over training alone", "worst_gain": "the worst agent's gain"}
 SIGNIFICANT = 0.05
 
@@ -63,6 +65,18 @@ def splits_table(result: Result) -> Table:
         rows.append([str(split.seed), *(number(metrics[c]) for c in SPLIT_COLUMNS.values())])
     head = ["seed", *SPLIT_COLUMNS]
     return Table(head, rows, f"{len(rows)} splits", range(len(head)))
+
+
+def sweep_table(sweep: Sweep) -> Table:
+    """Return a row for each setting: its options and the metrics that matter."""
+    options = list(sweep.settings[0])
+    rows = [
+        [*(str(v) for v in setting.values()), *(number(r.mean[c]) for c in SWEEP_COLUMNS.values())]
+        for setting, r in zip(sweep.settings, sweep, strict=True)
+    ]
+    head = [*options, *SWEEP_COLUMNS]
+    title = f"{sweep[0].config.method} on {sweep[0].config.dataset}"
+    return Table(head, rows, title, range(len(options), len(head)))
 
 
 def comparison_table(comparison: Comparison) -> Table:
