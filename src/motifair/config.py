@@ -386,7 +386,7 @@ def range_in_words(rule: Mapping[str, Any]) -> str:
     >>> range_in_words(OPTIONS["dropout"].metadata)
     'at least 0 and at most 0.95'
     """
-    return " and ".join(f"{w} {rule[k]:g}" for k, (w, _) in LIMITS.items() if rule[k] is not None)
+    return " and ".join(f"{w} {rule[k]}" for k, (w, _) in LIMITS.items() if rule[k] is not None)
 
 
 def check_range(name: str, value: Any, rule: Mapping[str, Any]) -> None:

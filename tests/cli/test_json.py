@@ -64,6 +64,7 @@ PRINTS = {
     "run": [*QUICK, "--out", "OUT"],
     "compare": [*QUICK, "--splits", "1", "--methods", "fedavg,self-train", "--out", "OUT"],
     "methods": [],
+    "options": [],
     "resume": ["RUN", "--quiet"],
     "show": ["RUN"],
     "export": ["RUN", "--out", "OUT"],

@@ -12,9 +12,11 @@ import typer
 from rich.console import Console
 
 from motifair.cli import complete, data, federation
+from motifair.cli.config_options import config_options
 from motifair.cli.dashboard import dashboard
 from motifair.cli.doctor import doctor
 from motifair.cli.ledger import ledger_app
+from motifair.cli.options import list_options
 from motifair.cli.paper import paper
 from motifair.cli.predict import export, predict
 from motifair.cli.report import report
@@ -57,6 +59,7 @@ app.command()(paper)
 app.command()(statement)
 app.command()(report)
 app.command()(doctor)
+app.command("options")(list_options)
 app.command()(dashboard)
 
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.", autocompletion=complete.device)]
@@ -74,25 +77,6 @@ Assignments = Annotated[
         autocompletion=complete.assignment,
     ),
 ]
-Agents = Annotated[int | None, typer.Option(help="Number of agents.")]
-Rounds = Annotated[int | None, typer.Option(help="Communication rounds.")]
-Seed = Annotated[int | None, typer.Option(help="Seed of the first split.")]
-Partition = Annotated[
-    str | None,
-    typer.Option(
-        help="chunks, iid, dirichlet, sizes or domains.", autocompletion=complete.partition
-    ),
-]
-Profile = Annotated[
-    str | None, typer.Option(help="default or paper.", autocompletion=complete.profile)
-]
-Graphs = Annotated[
-    str | None,
-    typer.Option(
-        help="Name, path of a TU folder or zip, or several with commas (one an agent).",
-        autocompletion=complete.dataset,
-    ),
-]
 Log = Annotated[
     list[str] | None,
     typer.Option(
@@ -107,24 +91,12 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 
 
 @app.command()
+@config_options(
+    "dataset", "method", "agents", "rounds", "splits", "seed", "fixed_split", "partition",
+    "profile", "eval_every",
+)  # fmt: skip
 def run(
-    dataset: Graphs = None,
-    method: Annotated[
-        str | None,
-        typer.Option(
-            help="One of those that `motifair methods` lists.", autocompletion=complete.method
-        ),
-    ] = None,
-    agents: Agents = None,
-    rounds: Rounds = None,
-    splits: Annotated[int | None, typer.Option(help="Data splits; split k uses seed + k.")] = None,
-    seed: Seed = None,
-    fixed_split: Annotated[
-        bool | None, typer.Option("--fixed-split", help="Keep the partition, vary training only.")
-    ] = None,
-    partition: Partition = None,
-    profile: Profile = None,
-    eval_every: Annotated[int | None, typer.Option(help="Rounds between evaluations.")] = None,
+    *,
     device: Device = "auto",
     threads: Threads = None,
     memory: Memory = None,
@@ -135,26 +107,21 @@ def run(
     log: Log = None,
     quiet: Quiet = False,
     as_json: Json = False,
+    **settings: Any,
 ) -> None:
     """Run a method; without --dataset, ten agents on the embedded dataset."""
     from motifair.experiments.plan import make_plan
 
-    words = {
-        "dataset": dataset, "method": method, "agents": agents, "rounds": rounds,
-        "splits": splits, "seed": seed, "fixed_split": fixed_split, "partition": partition,
-        "profile": profile, "eval_every": eval_every,
-    }  # fmt: skip
-    settings: dict[str, Any] = {} if config is None else read_settings(config)
-    settings |= {k: v for k, v in words.items() if v is not None}
-    settings |= parse_assignments(set_ or [])
-    chosen = settings.pop("dataset", "planted")
+    given: dict[str, Any] = {} if config is None else read_settings(config)
+    given |= _named(settings, set_)
+    chosen = given.pop("dataset", "planted")
     where: dict[str, Any] = {
         "data_dir": data_dir,
         "device": device,
         "threads": threads,
         "memory": memory,
     }
-    plan = make_plan(chosen, settings, **where)
+    plan = make_plan(chosen, given, **where)
     if out is None:
         c = plan.config
         out = Path("runs") / f"{Path(plan.data.name).name}-{c.method}-{c.digest()}"
@@ -162,8 +129,9 @@ def run(
 
 
 @app.command()
+@config_options("dataset", "agents", "rounds", "splits", "seed", "partition", "profile", splits=5)
 def compare(
-    dataset: Graphs = None,
+    *,
     methods: Annotated[
         str,
         typer.Option(help="all, or names joined by commas.", autocompletion=complete.methods),
@@ -175,23 +143,18 @@ def compare(
             autocompletion=complete.method,
         ),
     ] = None,
-    agents: Agents = None,
-    rounds: Rounds = None,
-    splits: Annotated[int, typer.Option(help="Data splits; split k uses seed + k.")] = 5,
-    seed: Seed = None,
-    partition: Partition = None,
-    profile: Profile = None,
     device: Device = "auto",
     threads: Threads = None,
     memory: Memory = None,
     data_dir: DataDir = None,
     set_: Assignments = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the results; the same again goes on.")
+        Path | None, typer.Option(help="Folder for the results; the same again continues.")
     ] = None,
     log: Log = None,
     quiet: Quiet = False,
     as_json: Json = False,
+    **settings: Any,
 ) -> None:
     """Run several methods on the same splits and say what differs."""
     from motifair.cli.interrupt import stop_on_signal
@@ -202,14 +165,11 @@ def compare(
     from motifair.files import finite
     from motifair.report.terminal import show_comparison
 
-    words = {
-        "agents": agents, "rounds": rounds, "splits": splits, "seed": seed,
-        "partition": partition, "profile": profile,
-    }  # fmt: skip
-    settings = {k: v for k, v in words.items() if v is not None} | parse_assignments(set_ or [])
+    given = _named(settings, set_)
     where = {"data_dir": data_dir, "device": device, "threads": threads, "memory": memory}
     names = choose_methods(methods)
-    plans = make_plans(dataset or "planted", {n: {} for n in names}, settings, **where)
+    dataset = given.pop("dataset", "planted")
+    plans = make_plans(dataset, {n: {} for n in names}, given, **where)
     folder = out or Path("runs") / f"compare-{Path(plans[names[0]].data.name).name}"
     errors = Console(stderr=True)
     loggers = make_loggers(log or [], folder, _teller(errors))
@@ -222,7 +182,7 @@ def compare(
         try:
             found = execute_all(plans, folder, baseline=baseline, callbacks=loggers, **hears)
         except Stopped:
-            errors.print("Saved. Give the same command again to go on.", highlight=False)
+            errors.print("Saved. Give the same command again to continue.", highlight=False)
             raise typer.Exit(130) from None
     if as_json:
         typer.echo(json.dumps(finite(found.to_json()), indent=2))
@@ -343,6 +303,12 @@ def _execute(plan: Any, out: Path, log: list[str] | None, quiet: bool, as_json: 
     _print(result, as_json)
     if not as_json:
         Console().print(f"Results in {out}", highlight=False, soft_wrap=True)
+
+
+def _named(settings: Mapping[str, Any], assignments: list[str] | None) -> dict[str, Any]:
+    """Return the options that were set, by their own names or with --set, which wins."""
+    given = {name: value for name, value in settings.items() if value is not None}
+    return given | parse_assignments(assignments or [])
 
 
 def _say_inputs(plans: Mapping[str, Any], errors: Console) -> None:

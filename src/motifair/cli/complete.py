@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 
 from motifair.cli.loggers import KINDS
-from motifair.config import OPTIONS, PROFILES
+from motifair.config import OPTIONS
 
 Completion = Callable[[str], list[str]]
 
@@ -37,13 +37,13 @@ def _fixed(names: Iterable[str]) -> Completion:
     return complete
 
 
-def _choices(option: str) -> Completion:
+def choices(option: str) -> Completion:
+    """Complete one of the choices of an option of `Config`."""
     return _fixed(OPTIONS[option].metadata["choices"])
 
 
-profile = _fixed(PROFILES)
-partition = _choices("partition")
-features = _choices("features")
+partition = choices("partition")
+features = choices("features")
 device = _fixed(("auto", "cpu", "cuda"))
 study = _fixed(STUDIES)
 logger = _fixed(KINDS)
