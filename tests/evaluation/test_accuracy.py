@@ -85,3 +85,16 @@ def test_the_accuracy_of_an_agent_without_graphs_is_undefined() -> None:
     measured = found((PARTS[0], nothing))
     assert measured[0] == found(PARTS)[0]
     assert measured[1].isnan()
+
+
+def test_a_model_that_overflows_has_no_accuracy_and_the_others_keep_theirs() -> None:
+    shards = [make_shard(GRAPHS.select(part), FEATURES) for part in PARTS]
+    batch = collate(shards, CPU, torch.float64)
+    usual = accuracy(MODEL, WEIGHTS, batch)
+    weights, own = WEIGHTS.clone(), WEIGHTS.clone()
+    weights[1] *= 1e200
+    found = accuracy(MODEL, weights, batch)
+    assert found.isnan().tolist() == [False, True, False]
+    assert found[[0, 2]].tolist() == usual[[0, 2]].tolist()
+    own[2] *= 1e200
+    assert mixed(batch, own, 0.5).isnan().tolist() == [False, False, True]

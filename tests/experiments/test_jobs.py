@@ -504,3 +504,16 @@ def test_the_layout_of_a_run_that_was_stopped_is_that_of_one_that_was_not(tmp_pa
         execute(plan, out, stop=after(5))
     result = execute(plan, out)
     assert result.environment["layout"] == whole(splits=2).environment["layout"]
+
+
+@pytest.mark.parametrize("method", ["fedavg", "motifair"])
+def test_a_last_step_that_overflows_is_a_sentence_and_no_result(
+    method: str, tmp_path: Path
+) -> None:
+    plan = quick(rounds=1, splits=1, layers=3, learning_rate=1e6, method=method)
+    with pytest.raises(
+        MotifairError, match=r"predictions of agent-00 are not finite after round 1; lower learning"
+    ):
+        execute(plan, tmp_path / "run")
+    assert not (tmp_path / "run" / "summary.json").exists()
+    assert not list((tmp_path / "run" / "checkpoint").glob("*"))

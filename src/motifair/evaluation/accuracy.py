@@ -25,12 +25,12 @@ def predictions(
     """Return the predicted class of every graph, `(R, D) -> (R, G)`.
 
     If agents have own models `own (R, D)`, probabilities are mixed: (1 − η)·p + η·p_own, with η the
-    `own_weight`.
+    `own_weight`. Where a model has overflowed and its probabilities are NaN, the class is -1.
     """
     mixed = probabilities(model, weights, batch)
     if own is not None:
         mixed = torch.lerp(mixed, probabilities(model, own, batch), own_weight)
-    return mixed.argmax(dim=-1)
+    return mixed.argmax(dim=-1).where(~mixed.isnan().any(dim=-1), -1)
 
 
 def accuracy(model: Model, weights: Tensor, batch: Batch) -> Tensor:
@@ -39,10 +39,14 @@ def accuracy(model: Model, weights: Tensor, batch: Batch) -> Tensor:
 
 
 def share_correct(predicted: Tensor, batch: Batch) -> Tensor:
-    """Return the share of correctly predicted graphs of each agent, `(R, G) -> (R,)`."""
+    """Return the share of correctly predicted graphs of each agent, `(R, G) -> (R,)`.
+
+    NaN for a row that has no class for one of them.
+    """
     real = batch.graph_weight > 0
     correct = ((predicted == batch.target) & real).sum(dim=1)
-    return correct.double() / real.sum(dim=1)
+    unknown = ((predicted < 0) & real).any(dim=1)
+    return (correct.double() / real.sum(dim=1)).masked_fill(unknown, torch.nan)
 
 
 def one_class(predicted: Tensor, batch: Batch) -> Tensor:

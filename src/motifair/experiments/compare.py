@@ -32,7 +32,16 @@ BESIDE = (
 
 @dataclass(frozen=True)
 class Comparison:
-    """Results of several methods on the same splits, and the method they are compared with."""
+    """Results of several methods on the same splits, of `compare`; a table in a notebook.
+
+    Attributes:
+        results: the result of each method, by name.
+        baseline: the method that the others are compared with.
+
+    >>> import motifair
+    >>> found = motifair.compare("PROTEINS", methods="fedavg,motifair")  # doctest: +SKIP
+    >>> found.results["motifair"].mean["fairness"]  # doctest: +SKIP
+    """
 
     results: Mapping[str, Result]
     baseline: str

@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from motifair.config import Config
+from motifair.errors import MotifairError
 from motifair.experiments.packing import memory_needed, pack
 from motifair.experiments.plan import Plan, alone, split_data
 from motifair.federation.callbacks import Callback, Checkpoint, Pace
@@ -166,6 +169,7 @@ def _run_group(
     pace = Pace()
     callbacks: list[list[Callback]] = [[] for _ in group.jobs]
     for job, calls in zip(group.jobs, callbacks, strict=True):
+        calls.append(_RefuseOverflow(group.config.learning_rate))  # before anything is kept
         if progress is not None:
             calls.append(progress.part(job.number, job.part))
         if job.path is not None:
@@ -183,6 +187,21 @@ def _run_group(
             eval_every=group.config.eval_every,
         )
     return histories
+
+
+class _RefuseOverflow(Callback):
+    """Ends a run whose last step, which no further round looks at, has left models overflowing."""
+
+    def __init__(self, learning_rate: float) -> None:
+        self.learning_rate = learning_rate
+
+    def on_round(self, state: FederationState, history: History) -> None:
+        bad = ~np.isfinite(history.columns["accuracy"][-1])
+        if state.round == len(history.global_accuracy) and bad.any():
+            raise MotifairError(
+                f"The predictions of {history.names[int(bad.argmax())]} are not finite after round "
+                f"{state.round}; lower learning_rate ({self.learning_rate:g})."
+            )
 
 
 def _load(plan: Plan, group: _Group) -> tuple[list[FederationState], list[History]]:
