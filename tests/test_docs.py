@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,10 @@ import pytest
 from motifair.config import OPTIONS
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-
+DOCUMENTS = [
+    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 
 BLOCKS = [
     pytest.param(code, id=f"{document.name}-{number}")
@@ -52,3 +55,9 @@ def test_functions_that_documents_link_to_exist(document: Path) -> None:
             last = name.strip().split(".")[-1]
             named = re.search(rf"(def|class) {last}\b|^{last}\b", source, re.MULTILINE)
             assert named or last in ("py", Path(target).stem), f"{name} in {target}"
+
+
+def test_the_version_is_the_same_wherever_it_is_written() -> None:
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"\n## {version.partition('.dev')[0]} " in (ROOT / "CHANGELOG.md").read_text()
