@@ -133,7 +133,7 @@ def test_training_that_diverges_is_one_sentence_exit_code_2_and_no_result(
 WRITTEN = {
     "run": ["run", *QUICK, "--out", "{place}"],
     "compare": ["compare", *QUICK, "--methods", "fedavg,motifair", "--out", "{place}"],
-    "paper": ["paper", "ablation", "--rounds", "2", "--splits", "1", "--out", "{place}"],
+    "paper": ["paper", "ablation", "--datasets", "planted", "--rounds", "2", "--out", "{place}"],
     "report": ["report", "{run}", "--out", "{place}"],
     "report figures": ["report", "{run}", "--figures", "{place}"],
     "export": ["export", "{run}", "--out", "{place}"],

@@ -12,6 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+import motifair
+from motifair.cli.app import app
+from motifair.errors import MotifairError
 
 COMMAND = [sys.executable, "-m", "motifair"]
 WORDS = ["run", "--rounds", "40", "--agents", "4", "--threads", "1", "--quiet",
@@ -91,13 +96,11 @@ def test_an_interrupt_saves_says_how_to_go_on_and_loses_nothing(
 
 def test_a_checkpoint_of_another_configuration_is_refused(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    words = ["run", "--rounds", "2", "--agents", "3", "--set", "hidden=16", "--quiet"]
-    subprocess.run([*COMMAND, *words, "--out", str(out)], check=True, env=ENVIRONMENT)
+    motifair.run(out=out, rounds=2, agents=3, hidden=16, threads=1)
     config = json.loads((out / "config.json").read_text())
     config["options"]["learning_rate"] = 0.5
     (out / "config.json").write_text(json.dumps(config))
     (out / "summary.json").unlink()
-    process = start("resume", str(out))
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 2
-    assert "another configuration" in said
+    refused = CliRunner().invoke(app, ["resume", str(out)])
+    assert isinstance(refused.exception, MotifairError)
+    assert "another configuration" in str(refused.exception)
