@@ -28,7 +28,7 @@ demo: $(BASE)  ## ten agents on the embedded dataset: who contributed, who was p
 	$(BIN)/motifair run --out runs/demo
 
 test: $(DEV)  ## what needs nothing but Python: under five minutes
-	$(BIN)/python -m pytest -n $(JOBS) -m quick --durations=15
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m quick --durations=15
 
 test-all: $(DEV)  ## the whole suite with its coverage: PostgreSQL, browser, federations, real data
 	scripts/test.sh $(BIN) $(JOBS)

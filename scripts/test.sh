@@ -13,7 +13,7 @@ COVERAGE_FILE=.coverage-federation "$bin/python" -m pytest --cov --cov-report= \
 federation=$!
 status=0
 COVERAGE_FILE=.coverage-rest "$bin/python" -m pytest --cov --cov-report= \
-  -n "$jobs" -m "not federation" -rs --durations=15 || status=$?
+  -n "$jobs" --dist worksteal -m "not federation" -rs --durations=15 || status=$?
 echo "Real federations:"
 wait "$federation" || status=$?
 cat "$log"

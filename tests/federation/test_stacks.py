@@ -37,6 +37,7 @@ from motifair.methods.fedavg import FedAvg
 from motifair.methods.gcfl import GCFL
 from motifair.methods.motifair import Motifair
 
+pytestmark = pytest.mark.slow  # tests/experiments/test_jobs.py has quick ones of whole runs
 FEDERATIONS = 3
 CLOSE = 1e-9
 COUNTED = ("kept", "accuracy", "snapshot", "uploaded", "downloaded")

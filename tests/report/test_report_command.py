@@ -76,6 +76,7 @@ def test_a_run_becomes_a_page_and_figures(report: Report, simulated: Path, tmp_p
     assert "not measured" not in text
 
 
+@pytest.mark.slow
 def test_a_folder_of_a_comparison_stands_for_its_runs(report: Report, tmp_path: Path) -> None:
     out = tmp_path / "compared"
     compare(methods="motifair,self-train", out=out, splits=2, **QUICK)  # type: ignore[arg-type]

@@ -29,6 +29,7 @@ def call(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
     return int(stopped.value.code or 0)
 
 
+@pytest.mark.slow
 def test_on_a_cpu_a_round_beats_the_naive_loop_and_is_near_its_products(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
