@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The whole suite with its coverage. Real federations follow one another, which is mostly waiting,
-# while everything else runs beside them, several tests at a time.
+# The whole suite with its coverage. Real federations, which are mostly waiting, run file by file,
+# and everything else in the same time.
 set -euo pipefail
 bin=${1:?usage: test.sh BIN JOBS}
 jobs=${2:?usage: test.sh BIN JOBS}
@@ -9,7 +9,7 @@ trap 'rm -f "$log"' EXIT
 rm -f .coverage .coverage-*
 
 COVERAGE_FILE=.coverage-federation "$bin/python" -m pytest --cov --cov-report= \
-  -m federation --durations=15 tests/consortium >"$log" 2>&1 &
+  -n "$jobs" --dist loadfile -m federation --durations=15 tests/consortium >"$log" 2>&1 &
 federation=$!
 status=0
 COVERAGE_FILE=.coverage-rest "$bin/python" -m pytest --cov --cov-report= \

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -32,6 +32,7 @@ from motifair.consortium.transports.nvflare.processes import (
     start_server,
     start_site,
 )
+from motifair.consortium.transports.nvflare.stopping import end_engine
 from motifair.errors import MotifairError
 from motifair.statements.accounts import Accounts
 from motifair.statements.entry import Entry
@@ -87,10 +88,12 @@ class Consortium:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for name in reversed(list(self.started)):
-            self.stop(name)
-        for part in self.parts.values():
-            part.stop()
+        """Kill everything: to end it gently takes seconds each, and has tests of its own."""
+        for process in self.started.values():
+            process.kill()
+            process.wait()
+        for kit in (self.folder / "kits").glob("*"):
+            end_engine(kit, grace=0)
 
     @property
     def operator(self) -> OperatorFolder:
@@ -151,14 +154,17 @@ class Consortium:
 
     def start_parts(self, *names: str) -> None:
         """Start server and sites without the commands that keep them alive: that is quicker."""
-        for name in names:
-            kit = self.operator.kit(name)
-            if name == SERVER:
-                where = {"office": str(self.folder.resolve())}
-                self.parts[name] = start_server(kit, where)
-            else:
-                settings = settings_of(kit, self.graphs(name), self.state(name))
-                self.parts[name] = start_site(kit, HANDLER, settings, wait=90)
+        if SERVER in names:
+            where = {"office": str(self.folder.resolve())}
+            self.parts[SERVER] = start_server(self.operator.kit(SERVER), where)
+        sites = [name for name in names if name != SERVER]
+        with ThreadPoolExecutor() as pool:
+            self.parts |= zip(sites, pool.map(self._start_site, sites), strict=True)
+
+    def _start_site(self, name: str) -> EngineProcess:
+        kit = self.operator.kit(name)
+        settings = settings_of(kit, self.graphs(name), self.state(name))
+        return start_site(kit, HANDLER, settings, wait=90)
 
     def wait_for(self, name: str) -> None:
         """Wait until the command says that its part is running."""
@@ -166,20 +172,6 @@ class Consortium:
 
     def part(self, name: str) -> EngineProcess | None:
         return running(self.folder / "kits" / name)
-
-    def stop(self, name: str) -> None:
-        """End a command as Ctrl-C does, and whatever it may have left."""
-        process = self.started.pop(name)
-        if process.poll() is None:
-            process.send_signal(signal.SIGINT)
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        left = self.part(name) if (self.folder / "kits" / name).is_dir() else None
-        if left:
-            left.stop()
 
     def run_until(self, run: str, round: int) -> None:
         """Let a run go on with the members of now, until after this round."""

@@ -26,9 +26,8 @@ from motifair.consortium.operate import run_federation
 from motifair.consortium.operator_folder import OPERATOR, SERVER
 from motifair.errors import MotifairError
 
-pytestmark = pytest.mark.federation
 FIRST, SECOND, THIRD = "agent-00", "agent-01", "agent-02"
-ROUNDS = 30
+ROUNDS = 15
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
@@ -129,6 +128,7 @@ class TestBeforeAnythingIsStarted:
         assert not (world.folder / "kits").exists()
         assert not (world.folder / "authority").exists()
 
+    @pytest.mark.slow
     def test_a_server_that_is_not_there(self, kits: Consortium) -> None:
         with pytest.raises(MotifairError, match="cannot be reached") as refused:
             run_federation(kits.operator, "run-1", patience=1)
@@ -180,6 +180,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Consortium]:
                 subprocess.run(["umount", "-l", str(runs)], check=True)
 
 
+@pytest.mark.federation
 def test_who_never_joins_is_named(world: Consortium) -> None:
     with pytest.raises(MotifairError) as refused:
         run_federation(world.operator, "run-1")
@@ -190,6 +191,7 @@ def test_who_never_joins_is_named(world: Consortium) -> None:
     assert world.round("run-1") == -1
 
 
+@pytest.mark.federation
 def test_a_kit_of_another_federation_is_not_let_in(world: Consortium, tmp_path: Path) -> None:
     port = f"{world.operator.terms.port}"
     with Consortium(tmp_path / "operator") as other:
@@ -198,6 +200,7 @@ def test_a_kit_of_another_federation_is_not_let_in(world: Consortium, tmp_path: 
             other.start_parts(THIRD)
 
 
+@pytest.mark.federation
 def test_who_agreed_to_other_terms_does_not_take_part(world: Consortium) -> None:
     terms = world.operator.kit(THIRD) / "local" / "federation.toml"
     agreed = terms.read_text()
@@ -212,6 +215,7 @@ def test_who_agreed_to_other_terms_does_not_take_part(world: Consortium) -> None
     world.start_parts(THIRD)
 
 
+@pytest.mark.federation
 def test_a_full_disk_stops_the_run_and_loses_nothing(world: Consortium) -> None:
     runs = world.folder / "runs"
     if not runs.is_mount():

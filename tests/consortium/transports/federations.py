@@ -79,4 +79,4 @@ class Federation:
 
     def stop(self):
         for part in self.started.values():
-            part.stop()
+            part.kill()
