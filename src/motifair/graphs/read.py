@@ -132,7 +132,7 @@ def from_unclassed(objects: Sequence[Any]) -> GraphSet:
             )
     return _joined(
         "The list",
-        [_classed(g.copy()) if isinstance(g, nx.Graph) else _plain(g) for g in objects],
+        [_with_class(g.copy()) if isinstance(g, nx.Graph) else _plain(g) for g in objects],
     )
 
 
