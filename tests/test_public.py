@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import subprocess
 import sys
 import tomllib
 from importlib import metadata, reload
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +33,27 @@ def test_dir_shows_the_public_names_and_each_can_be_had() -> None:
     assert (motifair.Method, motifair.Seen, motifair.Callback) == (Method, Seen, Callback)
     with pytest.raises(AttributeError, match="no attribute 'rum'"):
         _ = motifair.rum
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "run", "compare", "sweep", "load_result", "Config", "Result.save", "Result.report",
+        "Result.statement", "Result.plot", "Result.predict",
+    ],
+)  # fmt: skip
+def test_what_is_public_says_its_arguments_and_shows_an_example(name: str) -> None:
+    found: Any = motifair
+    for part in name.split("."):
+        found = getattr(found, part)
+    text = found.__doc__
+    assert "Arguments:\n" in text
+    assert ">>> " in text
+    if name not in ("Config", "Result.save"):
+        assert "Returns:\n" in text
+    if name != "Config":
+        own = [p for p in inspect.signature(found).parameters if p not in ("self",)]
+        assert all(re.search(rf"\b{p}\b", text) for p in own), own
 
 
 def test_the_version_is_that_of_the_project(capsys: pytest.CaptureFixture[str]) -> None:
