@@ -54,6 +54,7 @@ NEED_EXTRAS = [
     ("run --rounds 2 --agents 3 --log tensorboard", "tensorboard"),
     ("run --rounds 2 --agents 3 --log mlflow", "mlflow"),
     ("compare --rounds 2 --agents 3 --log mlflow", "mlflow"),
+    ("paper claims --rounds 2 --splits 1", "studies"),
 ]
 
 

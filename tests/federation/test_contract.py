@@ -34,7 +34,7 @@ def mine(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[Any], Any]
             return change(found) if int(seen[0].rounds) + 1 >= BAD else found
 
         own = type("Mine", (Method,), {"name": "mine", "summary": "a test", hook: changed})
-        monkeypatch.setitem(methods._GIVEN, "mine", own)
+        monkeypatch.setitem(methods.REGISTRY.given, "mine", own)
         return "mine"
 
     return make
@@ -102,7 +102,7 @@ def test_a_method_whose_values_are_not_finite_is_not_settled_between_machines(
     with pytest.raises(MotifairError, match="values that are not finite in round 3"):
         world.drive()
     assert [entry.round for entry in world.rounds()] == [1, 2]
-    assert world.position().round == 2
+    assert world.checkpoint().round == 2
 
 
 DIVERGING = {"learning_rate": 1e6, "rounds": 5, "agents": 4, "hidden": 16, "threads": 1}

@@ -252,7 +252,7 @@ def test_an_own_model_is_trained_in_the_rounds_its_agent_takes_part_in(tmp_path:
 def test_a_model_that_the_server_sends_leaves_the_own_one_alone(tmp_path: Path) -> None:
     world = World(tmp_path, terms_of(rounds=3))
     world.drive(rounds=2)
-    site, task = world.site(ME), Download.decode(world.position().tasks[ME])
+    site, task = world.site(ME), Download.decode(world.checkpoint().tasks[ME])
     before = world.kept(ME, 2).state
     size = len(task.reward)  # type: ignore[arg-type]
     state = site._adopted(replace(task, weights=np.zeros(size, np.float32), reward=None))

@@ -319,7 +319,7 @@ def own(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Make a method known for the length of a test."""
 
     def know(method: type[Method]) -> str:
-        monkeypatch.setitem(methods._GIVEN, method.name, method)
+        monkeypatch.setitem(methods.REGISTRY.given, method.name, method)
         return method.name
 
     return know

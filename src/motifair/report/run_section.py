@@ -180,7 +180,7 @@ def options_table(source: Source) -> Table:
         )
         for name, value in given.items()
     )
-    return Table(("option", "value", "usually", "what it is"), rows, "Configuration")
+    return Table(("option", "value", "default", "what it is"), rows, "Configuration")
 
 
 def _versions(section: RunSection) -> list[Table]:
