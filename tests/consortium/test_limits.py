@@ -90,6 +90,7 @@ def only(rounds: range, change: Change) -> Change:
     return lambda task, upload: change(task, upload) if task.round in rounds else upload
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rounds",
     [range(5, 6), range(ROUNDS, ROUNDS + 1), range(1, ROUNDS + 1)],
@@ -140,6 +141,7 @@ def test_a_gradient_that_is_added_up_weighs_no_more_for_its_length() -> None:
         assert alignment > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["nothing", "noise"])
 def test_claiming_graphs_without_number_is_claiming_twice_as_many_as_the_others(kind: str) -> None:
     def claim(graphs: int) -> Change:
