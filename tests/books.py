@@ -56,7 +56,7 @@ def terms(names: Sequence[str] = NAMES, signed: bool = True, **changes: object) 
 
 
 def line(name: str, value: float, status: str = "present", round_: int = 0, run: str = RUN) -> Line:
-    """One member's line; it is signed where a round is named."""
+    """One member's line; signed if a round is given."""
     there = status == "present"
     upload = sha256(f"{name} in {round_}".encode()).hexdigest() if there and round_ else ""
     return Line(
@@ -77,7 +77,7 @@ def line(name: str, value: float, status: str = "present", round_: int = 0, run:
 def make_run(
     rounds: int = 6, run: str = RUN, seed: int = 0, operator: str = "", **changes: object
 ) -> list[Entry]:
-    """Make a run in which members stay away, are fined, and one round misses the quorum.
+    """Make a run with absences, penalties, and a round below the quorum.
 
     Where an `operator` is named, it signs the entries.
     """
@@ -107,7 +107,7 @@ def write(place: str, entries: Sequence[Entry]) -> None:
 
 
 def forge(place: str, *statements: str) -> None:
-    """Do what someone does who owns the database: switch the triggers off, then change rows."""
+    """Change rows as the owner of the database can: disable the triggers first."""
     if "://" not in place:
         raw = sqlite3.connect(place)
         triggers = raw.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall()

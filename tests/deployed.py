@@ -60,7 +60,7 @@ def site_of(name: str, terms: FederationTerms) -> MemberAgent:
 
 
 def content_of(**training: Any) -> dict[str, Any]:
-    """What `federation.toml` holds; what is not named below is an option of training."""
+    """Content of `federation.toml`; other keywords are options of training."""
     about: dict[str, Any] = {"members": list(NAMES), "quorum": 2, "max_norm": 1e4}
     about |= {k: training.pop(k) for k in (*about, "max_size_ratio") if k in training}
     about["members"] = list(about["members"])
@@ -86,13 +86,13 @@ def terms_of(**training: Any) -> FederationTerms:
 
 
 class Away(MotifairError):  # noqa: N818 - not an error
-    """An agent does not answer."""
+    """Raised for an agent that does not answer."""
 
 
 Answer = Callable[[], bytes]
 Meddle = Callable[[str, Download, Answer], bytes]
-"""What comes between server and site: `answer()` lets the site work, and what is returned (or
-raised) is what the server sees."""
+"""Hook between server and agent: `answer()` calls the agent, the returned or raised value reaches
+the server."""
 
 
 def honest(name: str, task: Download, answer: Answer) -> bytes:
@@ -100,7 +100,7 @@ def honest(name: str, task: Download, answer: Answer) -> bytes:
 
 
 def away(pattern: Mapping[str, Any], *, late: bool = False) -> Meddle:
-    """Agents are away in the rounds that `pattern` names; if `late` they work, but in vain."""
+    """Make agents absent in the rounds of `pattern`; if `late`, they train, but answer too late."""
 
     def meddle(name: str, task: Download, answer: Answer) -> bytes:
         if task.round not in pattern.get(name, ()):
@@ -117,7 +117,7 @@ def opened(sealed: bytes) -> Upload:
 
 
 def sealed(upload: Upload, *, key: str = "") -> bytes:
-    """An upload as its agent (or who has another `key`) would send it."""
+    """An upload sealed by its agent, or with another `key`."""
     return sealed_content(upload.encode(), upload, key=key)
 
 
@@ -143,7 +143,7 @@ class World:
     answers: dict[tuple[str, int], bytes] = field(default_factory=dict)
 
     def site(self, name: str) -> MemberAgent:
-        """A site as it starts: all it knows is in its folder; what is costly to make is shared."""
+        """A newly started agent: its state is in its folder; prepared data is shared."""
         site = copy(site_of(name, self.terms))
         site.folder = self.folder / "sites" / name
         return site
@@ -167,7 +167,7 @@ class World:
 
     @contextmanager
     def server(self, folder: str = "run") -> Iterator[Drive]:
-        """The server's process: a ledger that is open, and fresh objects on what is on disk."""
+        """The server's process: an open ledger, and new objects from the files on disk."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with open_ledger(self.folder / "ledger.sqlite", write=True) as ledger:
             transport, coordinator = InProcess(self.handlers()), self.coordinator()
@@ -192,27 +192,27 @@ class World:
         return [entry for entry in self.entries() if entry.kind == "round"]
 
     def line(self, round: int, name: str) -> Line:
-        (found,) = [x for x in self.rounds()[round - 1].lines if x.agent == name]
-        return found
+        (line,) = [x for x in self.rounds()[round - 1].lines if x.agent == name]
+        return line
 
     def values(self, round: int) -> dict[str, int]:
         return {line.agent: line.value for line in self.rounds()[round - 1].lines}
 
     def checkpoint(self) -> Checkpoint:
-        found = load_checkpoint(self.folder / "run" / CHECKPOINT)
-        assert found is not None
-        return found
+        checkpoint = load_checkpoint(self.folder / "run" / CHECKPOINT)
+        assert checkpoint is not None
+        return checkpoint
 
     def kept(self, name: str, round: int) -> StoredRound:
-        """What a site has on disk of a round."""
-        found = _read(self.site(name)._path(self.run, round))
-        assert found is not None
-        return found
+        """The stored round of an agent."""
+        stored = _read(self.site(name)._path(self.run, round))
+        assert stored is not None
+        return stored
 
     def task(self, name: str, round: int) -> Download:
         return Download.decode(self.tasks[name, round])
 
     def upload(self, name: str, round: int) -> Upload:
-        """What the server retained."""
+        """An upload retained by the server."""
         path = self.folder / "run" / "uploads" / f"{round:06}" / f"{name}.bin"
         return opened(path.read_bytes())

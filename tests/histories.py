@@ -1,4 +1,4 @@
-"""Random histories of a run: what any ledger may hold, and what the mechanism really makes."""
+"""Random histories of a run: any that a ledger may hold, and those that the mechanism produces."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def line_of(name: str, status: str, value: int, alignment: int | None, diversity
 
 
 def any_history(random: Random) -> list[Entry]:
-    """What a ledger may hold, whether or not a mechanism would make such values."""
+    """Entries with arbitrary values that a ledger may hold."""
     books = Accounts("random")
     entries: list[Entry] = []
     method, pays = random.choice(
@@ -70,7 +70,7 @@ def _any_line(random: Random, name: str) -> Line:
 
 @dataclass
 class Naive:
-    """The parts of everybody's value, carried forward one after another in fractions."""
+    """The parts of all members' values, carried forward naively in fractions."""
 
     initial: dict[str, Fraction] = field(default_factory=dict)
     alignment: dict[str, Fraction] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Naive:
         return sum((part[name] for part in self.parts), Fraction(0))
 
     def change(self, members: list[str]) -> None:
-        """Newcomers get 1/N; those who stay share the rest in proportion."""
+        """New members get 1/N; the others share the rest in proportion."""
         new = [n for n in members if n not in self.initial]
         gone = [n for n in self.initial if n not in members]
         if not new and not gone:
@@ -105,7 +105,7 @@ class Naive:
     def step(
         self, phi: Mapping[str, float], d: Mapping[str, float], c: Mapping[str, object]
     ) -> None:
-        """E9 among those of whom there is an alignment."""
+        """E9 among the members with an alignment."""
         there = sorted(phi)
         rest = sum((self.value(n) for n in there), Fraction(0))
         if rest <= 0:
@@ -116,8 +116,8 @@ class Naive:
 
         def evidence(weight: float) -> dict[str, Fraction]:
             columns = (torch.tensor([x[n] for n in there], dtype=torch.float64) for x in (phi, d))
-            found = judge(*columns, weight).tolist()  # type: ignore[call-arg]
-            return {n: Fraction(x) for n, x in zip(there, found, strict=True)}
+            judged = judge(*columns, weight).tolist()  # type: ignore[call-arg]
+            return {n: Fraction(x) for n, x in zip(there, judged, strict=True)}
 
         whole, aligned = evidence(float(str(c["diversity_weight"]))), evidence(0.0)
         half = sum(abs(x) for x in whole.values()) / 2
@@ -136,7 +136,7 @@ class Naive:
 
 
 def true_history(random: Random, low: float = -0.3) -> tuple[list[Entry], list[Naive]]:
-    """What the mechanism makes of random alignments, with absences, joins and leaves."""
+    """Entries that the mechanism produces from random alignments, with absences, joins, leaves."""
     config = {
         "value_rate": random.choice([0.05, 0.3, 0.9]),
         "value_update": random.choice(["additive", "ema"]),

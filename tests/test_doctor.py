@@ -1,4 +1,4 @@
-"""`motifair doctor`: it finds what is wrong, names the fix, and touches nothing."""
+"""`motifair doctor` finds problems, names the fix, and changes nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from motifair.extras import install
 
 @pytest.fixture(autouse=True)
 def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading all datasets takes seconds: only where a test asks for it."""
+    """Skip reading all datasets, which takes seconds, unless a test needs it."""
     monkeypatch.delenv("MOTIFAIR_DATA", raising=False)
 
 
@@ -39,13 +39,13 @@ def test_on_a_sound_machine_nothing_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], data_dir: Path
 ) -> None:
     assert call(monkeypatch, "--data-dir", str(data_dir), "--json") == 0
-    found = {row["check"]: row for row in json.loads(capsys.readouterr().out)}
+    rows = {row["check"]: row for row in json.loads(capsys.readouterr().out)}
     assert {"python", "packages", "processor", "gpu", "kernels", "data", "cache", "disk",
-            "clock"} <= set(found)  # fmt: skip
-    assert "ledger" not in found
-    assert found["kernels"]["status"] == "ok"
-    assert f"torch {torch.__version__}" in found["packages"]["found"]
-    assert "MUTAG" in found["data"]["found"]
+            "clock"} <= set(rows)  # fmt: skip
+    assert "ledger" not in rows
+    assert rows["kernels"]["status"] == "ok"
+    assert f"torch {torch.__version__}" in rows["packages"]["found"]
+    assert "MUTAG" in rows["data"]["found"]
     assert call(monkeypatch, "--data-dir", str(data_dir)) == 0
     assert "kernels" in capsys.readouterr().out
 

@@ -1,4 +1,4 @@
-"""`motifair dashboard`: it starts, says where it is, and ends when it is told to."""
+"""`motifair dashboard` starts, prints its address, and ends on a signal."""
 
 from __future__ import annotations
 

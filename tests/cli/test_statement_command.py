@@ -65,9 +65,9 @@ def _toml(content: dict[str, Any]) -> str:
 
 def test_a_simulated_run_in_every_format(simulated: Path, tmp_path: Path) -> None:
     text = said("--run", simulated, "--agent", "agent-01")
-    found = json.loads(said("--run", simulated, "--agent", "agent-01", "--format", "json"))
-    assert found["payoff"] in text
-    assert found["motifs"]
+    content = json.loads(said("--run", simulated, "--agent", "agent-01", "--format", "json"))
+    assert content["payoff"] in text
+    assert content["motifs"]
     starts = {"s.html": b"<!doctype html>", "S.PDF": b"%PDF", "s.txt": b"Statement",
               "s.json": b"{", "s": b"Statement"}  # fmt: skip
     for name, start in starts.items():

@@ -1,4 +1,4 @@
-"""Who is absent keeps its value and gets nothing, the others go on; but it is no way out."""
+"""An absent member keeps its value, is paid nothing and still pays penalties; others continue."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from motifair.statements.entry import Entry
 from motifair.statements.verification import verify
 
 ME = "bank-d"
-POOR = "bank-c"  # whose value is the least
+POOR = "bank-c"  # the member with the smallest value
 OTHERS = NAMES[:-1]
 ONE = 10**12
 FOLDERS = TemporaryDirectory()
@@ -52,7 +52,7 @@ def finished(meddle: Meddle, **options: Any) -> World:
 
 @cache
 def absent_in_2() -> World:
-    """`ME` is away in round 2 of 4, and nobody else; not changed by any test."""
+    """Only `ME` is absent, in round 2 of 4; not changed by any test."""
     return finished(away({ME: {2}}))
 
 
@@ -81,7 +81,7 @@ def test_the_present_share_what_is_left_of_one() -> None:
 
 
 def test_the_present_are_valued_as_if_there_were_no_others() -> None:
-    """A server that never heard of the absent one values the rest in the same proportions."""
+    """A server without the absent member values the others in the same proportions."""
     world = absent_in_2()
     world_of_one_round = new_world(away({}))
     world_of_one_round.drive(rounds=1)
@@ -111,8 +111,8 @@ def test_the_present_are_valued_as_if_there_were_no_others() -> None:
             loss=torch.zeros(3),
         ),
     )
-    found = np.array([world.values(2)[j.name] / ONE for j in roster])
-    np.testing.assert_allclose(found, (state.value * rest).numpy(), atol=2e-12)
+    values = np.array([world.values(2)[j.name] / ONE for j in roster])
+    np.testing.assert_allclose(values, (state.value * rest).numpy(), atol=2e-12)
 
 
 def test_history_is_as_if_the_round_had_not_been() -> None:
@@ -135,15 +135,15 @@ def voted(world: World, t: int, there: Sequence[str], values: Sequence[float]) -
 
 def test_an_absent_agent_keeps_its_running_alignment_and_goes_on_from_it() -> None:
     world = new_world(away({ME: {2}}), alignment_rate=0.25)
-    found = []
+    servers = []
     for _ in range(3):
         world.drive(rounds=1)
-        found.append(world.checkpoint().server)
-    first, second, third = (server.alignment for server in found)
+        servers.append(world.checkpoint().server)
+    first, second, third = (server.alignment for server in servers)
     assert first.isfinite().all()
     assert first[3] == second[3] != third[3]
     for t, before, after, there in ((2, first, second, OTHERS), (3, second, third, NAMES)):
-        values = found[t - 2].value[: len(there)].tolist()
+        values = servers[t - 2].value[: len(there)].tolist()
         for k, phi in enumerate(voted(world, t, there, values)):
             assert float(after[k]) == pytest.approx(0.75 * float(before[k]) + 0.25 * phi)
 
@@ -172,7 +172,7 @@ def test_an_absent_agent_of_positive_value_is_paid_nothing_and_the_budget_goes_t
 
 
 def harmful_then_away(late: bool) -> Meddle:
-    """`ME` sends the opposite of what it learned, and stays away when that is noticed."""
+    """`ME` sends the opposite of its update, and is absent once its value is negative."""
     elsewhere = away({ME: {3, 4}}, late=late)
 
     def meddle(name: str, task: Download, answer: Answer) -> bytes:
@@ -239,16 +239,16 @@ def test_prototypes_are_the_means_of_those_who_are_present() -> None:
     only_mine = 0
     for k, key in enumerate(keys):
         owners = [n for n in OTHERS if key in own[n]]
-        found = after.server.prototypes[k].numpy()
+        prototype = after.server.prototypes[k].numpy()
         if not owners:
             only_mine += 1
-            np.testing.assert_array_equal(found, before.server.prototypes[k].numpy())
+            np.testing.assert_array_equal(prototype, before.server.prototypes[k].numpy())
             continue
         sent = {n: world.upload(n, 2).prototypes[own[n][key]] for n in owners}  # type: ignore[index]
         total = sum(value[n] for n in owners)
         mean = sum(value[n] * sent[n].astype(float) for n in owners) / total
-        np.testing.assert_allclose(found, mean, rtol=1e-6, atol=1e-9)
-    assert only_mine > 0  # a late agent has motifs that nobody else has
+        np.testing.assert_allclose(prototype, mean, rtol=1e-6, atol=1e-9)
+    assert only_mine > 0  # a late agent has motifs that no other member has
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -261,7 +261,7 @@ def test_a_missed_reward_is_forfeited_and_motifair_goes_on_from_its_own_model(la
     assert not task.reward.any()
     assert task.retained == 1.0
     assert world.task(ME, 2).reward.any()  # type: ignore[union-attr]
-    # Where it worked in vain it keeps that work; it had its reward of round 1 then, and no other.
+    # Its late training is kept; it had its reward of round 1 then, and no other.
     worked = 2 if late else 1
     shared = world.coordinator().shared
     assert torch.equal(world.kept(ME, 3).before, world.kept(ME, worked).state.weights[:, shared])
@@ -402,7 +402,7 @@ def test_who_missed_the_end_does_not_hold_up_the_others() -> None:
     assert [e.settled for e in world.rounds()] == [True] * 4
 
 
-# Whatever the pattern
+# Any pattern
 
 
 patterns = st.dictionaries(st.sampled_from(NAMES), st.sets(st.integers(1, 3)))

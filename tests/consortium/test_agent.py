@@ -1,4 +1,4 @@
-"""A site answers the server's tasks from what is in its folder, and nothing is trained twice."""
+"""An agent answers tasks from the state in its folder, and nothing is trained twice."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def finished(share: str = "all") -> World:
 
 
 def task(round: int, **changes: object) -> bytes:
-    found = Download.decode(finished().tasks[ME, round])
-    return replace(found, **changes).encode()  # type: ignore[arg-type]
+    task = Download.decode(finished().tasks[ME, round])
+    return replace(task, **changes).encode()  # type: ignore[arg-type]
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> MemberAgent:
-    """A site that has taken part in rounds 1 and 2."""
+    """An agent that has taken part in rounds 1 and 2."""
     new = World(tmp_path, finished().terms).site(ME)
     for t in range(3):
         new(task(t))
@@ -60,7 +60,7 @@ def test_another_task_for_the_same_round_is_made_from_the_round_before(site: Mem
     reward = np.zeros_like(Download.decode(task(3)).reward)
     other = site(task(3, reward=reward, retained=1.0))
     assert other != usual
-    assert site(task(3)) == usual  # the state that it started from was not touched
+    assert site(task(3)) == usual  # the state that it started from is unchanged
 
 
 def test_nothing_of_an_answer_is_left_where_the_task_is_refused(site: MemberAgent) -> None:
@@ -152,8 +152,8 @@ def test_a_damaged_file_is_one_sentence_that_names_it(site: MemberAgent) -> None
 
 
 def test_only_the_last_rounds_stay_on_disk() -> None:
-    found = finished().site(ME)
-    assert sorted(found._rounds("trial-1")) == [3, 4, 5]
+    agent = finished().site(ME)
+    assert sorted(agent._rounds("trial-1")) == [3, 4, 5]
 
 
 def test_who_took_no_part_has_no_model(tmp_path: Path) -> None:
@@ -163,13 +163,13 @@ def test_who_took_no_part_has_no_model(tmp_path: Path) -> None:
 
 def test_the_model_at_the_end_is_the_one_whose_accuracy_was_told() -> None:
     world = finished()
-    round, found = world.site(ME).state("trial-1")
+    round, saved = world.site(ME).state("trial-1")
     assert round == 5
     state = world.kept(ME, 5).state
-    assert torch.equal(state.weights, found.weights)
+    assert torch.equal(state.weights, saved.weights)
     assert state.own is not None
-    assert found.own is not None
-    assert torch.equal(state.own.weights, found.own.weights)
+    assert saved.own is not None
+    assert torch.equal(state.own.weights, saved.own.weights)
     told = opened(world.answers[ME, 5]).accuracy
     assert told == float(world.site(ME).agents.evaluate(state)[0])
 
@@ -183,7 +183,7 @@ def test_runs_do_not_mix(site: MemberAgent) -> None:
 
 
 def test_an_answer_shows_no_secret_of_the_member() -> None:
-    """Its seed decides what is dropped, shuffled and tested, and travels nowhere."""
+    """Its seed determines dropout, shuffling and the test graphs, and is never sent."""
     for (name, _), answer in finished().answers.items():
         content, _ = unseal(answer)
         upload = opened(answer)

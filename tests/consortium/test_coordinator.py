@@ -51,9 +51,9 @@ def accounts_of(world: World) -> Accounts:
 def test_a_position_comes_back_from_its_file_as_it_was(tmp_path: Path) -> None:
     checkpoint = after_two().checkpoint()
     save_checkpoint(tmp_path / "there", checkpoint)
-    found = load_checkpoint(tmp_path / "there")
-    assert found is not None
-    assert_same(found, checkpoint)
+    loaded = load_checkpoint(tmp_path / "there")
+    assert loaded is not None
+    assert_same(loaded, checkpoint)
     assert load_checkpoint(tmp_path / "elsewhere") is None
 
 
@@ -66,7 +66,7 @@ def test_the_same_position_and_answers_give_the_same_position_twice() -> None:
     first, _ = coordinator.next(checkpoint, accounts_of(world), accepted, {}, {})
     again, _ = world.coordinator().next(world.checkpoint(), accounts_of(world), accepted, {}, {})
     assert_same(first, again)
-    assert_same(checkpoint, world.checkpoint())  # and it is left as it was
+    assert_same(checkpoint, world.checkpoint())  # unchanged
     assert first.round == 3
     assert first.entry.to_json() == finished().rounds()[2].to_json()
 
@@ -76,8 +76,8 @@ def test_the_order_in_which_answers_came_does_not_matter() -> None:
     coordinator, checkpoint = world.coordinator(), world.checkpoint()
     replies = {name: world.site(name)(checkpoint.tasks[name]) for name in reversed(NAMES)}
     accepted, _ = coordinator.collect(checkpoint.tasks, replies, checkpoint.roster)
-    found, _ = coordinator.next(checkpoint, accounts_of(world), accepted, {}, {})
-    assert found.entry.to_json() == finished().rounds()[2].to_json()
+    after, _ = coordinator.next(checkpoint, accounts_of(world), accepted, {}, {})
+    assert after.entry.to_json() == finished().rounds()[2].to_json()
 
 
 def test_a_line_has_the_reason_in_one_printable_line() -> None:
@@ -86,8 +86,8 @@ def test_a_line_has_the_reason_in_one_printable_line() -> None:
     replies = {name: world.site(name)(checkpoint.tasks[name]) for name in NAMES[:2]}
     accepted, _ = coordinator.collect(checkpoint.tasks, replies, checkpoint.roster)
     bad = {"bank-c": "a\nreason\x00" + 500 * "x"}
-    found, _ = coordinator.next(checkpoint, accounts_of(world), accepted, bad, {"bank-d": "asleep"})
-    lines = {line.agent: line for line in found.entry.lines}
+    after, _ = coordinator.next(checkpoint, accounts_of(world), accepted, bad, {"bank-d": "asleep"})
+    lines = {line.agent: line for line in after.entry.lines}
     assert lines["bank-c"].status == "rejected"
     assert lines["bank-c"].reason.startswith("a reason xxx")
     assert len(lines["bank-c"].reason) == 300
@@ -97,9 +97,9 @@ def test_a_line_has_the_reason_in_one_printable_line() -> None:
 def test_every_round_has_a_task_for_everyone_and_the_last_one_ends_it() -> None:
     world = finished()
     for (name, t), task in world.tasks.items():
-        found = Download.decode(task)
-        assert (found.run, found.round, found.agent) == ("trial-1", t, name)
-        assert found.task == {0: "join", 5: "finish"}.get(t, "train")
+        download = Download.decode(task)
+        assert (download.run, download.round, download.agent) == ("trial-1", t, name)
+        assert download.task == {0: "join", 5: "finish"}.get(t, "train")
     assert len(world.tasks) == 6 * len(NAMES)
 
 
@@ -111,7 +111,7 @@ def test_the_terms_with_everybodys_key_are_the_first_entry() -> None:
     assert (accounts.agreed.quorum, accounts.agreed.rounds) == (2, 4)
 
 
-# Members come and go between segments
+# Members join and leave between segments
 
 
 def changed_world(tmp_path: Path, members: tuple[str, ...], **options: object) -> World:
@@ -188,7 +188,7 @@ def test_who_stays_keeps_its_running_alignment_and_a_newcomer_begins_with_its_ow
 def test_terms_may_be_changed_to_another_share_of_own_models(
     first: float, then: float, tmp_path: Path
 ) -> None:
-    """Who has no model of its own yet begins one; who needs it no more lets it go."""
+    """An agent without an own model starts one; one that is no longer needed is dropped."""
     World(tmp_path / "world", terms_of(own_weight=first)).drive(rounds=2)
     world = World(tmp_path / "world", terms_of(own_weight=then))
     assert world.drive()

@@ -56,14 +56,14 @@ def all_terms(name: str) -> FederationTerms:
 
 @cache
 def deployed(name: str) -> World:
-    """A federation that was run to its end; nobody changes it."""
+    """A finished federation; not changed by any test."""
     world = World(Path(FOLDERS.name) / name, all_terms(name))
     assert world.drive()
     return world
 
 
 def by_hand(terms: FederationTerms) -> Split:
-    """The members' graphs as one split, cut as every member cut its own."""
+    """The members' graphs as one split, with each member's own holdout."""
     parts = [graphs_of(name) for name in NAMES]
     first = np.cumsum([0, *(len(g) for g in parts)])
     cut = [member_holdout(terms.config, n, graphs_of(n), SEEDS[n]) for n in NAMES]
@@ -93,7 +93,7 @@ def simulated(name: str, rows: int | None = None) -> tuple[Simulation, list[Simu
     simulation = Simulation(
         terms.config, members, device=CPU, rows=rows, dtype=torch.float32, threads=1
     )
-    # Every member has a secret of its own, and so its own stream of random bits.
+    # Every member has its own secret seed, and so its own random stream.
     simulation.agents.keys = torch.cat([stream_keys(SEEDS[n], [n], CPU) for n in NAMES])
     if simulation.agents.alone is not None:
         own_keys = [stream_keys(own_seed(SEEDS[n]), [n], CPU) for n in NAMES]
@@ -115,14 +115,14 @@ def simulated(name: str, rows: int | None = None) -> tuple[Simulation, list[Simu
 
 
 def rows_of(simulation: Simulation, uploads: Uploads, round: int) -> list[Upload]:
-    """What each agent of a simulation would send."""
+    """The uploads of each agent of a simulation."""
     index = simulation.members[0].index
     ends = np.cumsum(np.zeros(4, int) if index is None else index.sizes)
-    found = []
+    uploads = []
     for k, name in enumerate(NAMES):
         own = slice(ends[k - 1] if k else 0, ends[k])
         gradient, prototypes = uploads.gradient, uploads.prototypes
-        found.append(
+        uploads.append(
             Upload(
                 run="trial-1",
                 round=round,
@@ -136,15 +136,15 @@ def rows_of(simulation: Simulation, uploads: Uploads, round: int) -> list[Upload
                 loss=float(uploads.loss[k]),
             )
         )
-    return found
+    return uploads
 
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_each_site_uploads_the_bytes_that_a_simulation_computes_for_its_row(name: str) -> None:
     world = deployed(name)
     simulation, rounds = simulated(name)
-    for t, found in enumerate(rounds, start=1):
-        for upload in rows_of(simulation, found.uploads, t):
+    for t, expected in enumerate(rounds, start=1):
+        for upload in rows_of(simulation, expected.uploads, t):
             content, _ = unseal(world.answers[upload.agent, t])
             assert content == upload.encode(), (t, upload.agent)
 
@@ -153,12 +153,12 @@ def test_each_site_uploads_the_bytes_that_a_simulation_computes_for_its_row(name
 def test_the_ledger_holds_the_values_that_a_simulation_computes(name: str) -> None:
     world = deployed(name)
     _, rounds = simulated(name)
-    for t, found in enumerate(rounds, start=1):
+    for t, expected in enumerate(rounds, start=1):
         lines = world.rounds()[t - 1].lines
-        assert [x.value for x in lines] == [to_pico(v) for v in found.record["value"].tolist()]
-        assert [x.kept for x in lines] == found.record["kept"].tolist()
+        assert [x.value for x in lines] == [to_pico(v) for v in expected.record["value"].tolist()]
+        assert [x.kept for x in lines] == expected.record["kept"].tolist()
         for key in ("alignment", "diversity"):
-            wanted = [None if v != v else to_pico(v) for v in found.record[key].tolist()]
+            wanted = [None if v != v else to_pico(v) for v in expected.record[key].tolist()]
             assert [getattr(x, key) for x in lines] == wanted
 
 
@@ -166,8 +166,8 @@ def test_the_ledger_holds_the_values_that_a_simulation_computes(name: str) -> No
 def test_payoffs_are_those_of_a_simulation_to_the_last_units(name: str) -> None:
     world = deployed(name)
     _, rounds = simulated(name)
-    for entry, found in zip(world.rounds(), rounds, strict=True):
-        share = found.record["payoff"] / found.record["payoff"].sum() * entry.budget
+    for entry, expected in zip(world.rounds(), rounds, strict=True):
+        share = expected.record["payoff"] / expected.record["payoff"].sum() * entry.budget
         paid = torch.tensor([x.payoff for x in entry.lines])
         assert (paid - share).abs().max() < len(NAMES)
 
@@ -187,20 +187,20 @@ def test_models_and_accuracies_at_the_end_are_those_of_a_simulation(name: str) -
         assert (state.own is not None) == (simulation.method.own_weight > 0)
     assert torch.equal(world.checkpoint().server.weights, last.state.server.weights)
     accuracy, _ = simulation.agents.evaluate(last.state.agents)
-    found = read_json(world.folder / "run" / "result.json")["accuracy"]
-    assert found == dict(zip(NAMES, accuracy.tolist(), strict=True))
+    accuracies = read_json(world.folder / "run" / "result.json")["accuracy"]
+    assert accuracies == dict(zip(NAMES, accuracy.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_agents_trained_in_one_stack_agree_within_rounding(name: str) -> None:
     world = deployed(name)
     _, rounds = simulated(name, rows=len(NAMES))
-    for t, found in enumerate(rounds, start=1):
+    for t, expected in enumerate(rounds, start=1):
         for k, agent in enumerate(NAMES):
             sent = world.upload(agent, t)
-            np.testing.assert_allclose(sent.update, found.uploads.update[k].numpy(), atol=1e-4)
+            np.testing.assert_allclose(sent.update, expected.uploads.update[k].numpy(), atol=1e-4)
         values = torch.tensor([x.value / 1e12 for x in world.rounds()[t - 1].lines])
-        torch.testing.assert_close(values, found.record["value"].float(), atol=1e-4, rtol=0)
+        torch.testing.assert_close(values, expected.record["value"].float(), atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -211,7 +211,7 @@ def test_another_run_of_the_same_members_writes_the_same_ledger(name: str, tmp_p
 
 
 class Backwards:
-    """Answers that were given before, asked for in another order."""
+    """A transport with recorded answers, in another order."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -220,11 +220,11 @@ class Backwards:
         self, tasks: dict[str, bytes], deadline: float, on_reply: OnReply
     ) -> tuple[dict[str, bytes], dict[str, str]]:
         round = {Download.decode(task).round for task in tasks.values()}.pop()
-        found = {}
+        replies = {}
         for name in sorted(tasks, reverse=True):
             assert tasks[name] == self.world.tasks[name, round]
-            found[name] = self.world.answers[name, round]
-        return found, {}
+            replies[name] = self.world.answers[name, round]
+        return replies, {}
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -232,19 +232,19 @@ def test_the_same_uploads_in_another_order_give_the_same_ledger(name: str, tmp_p
     world = deployed(name)
     with open_ledger(tmp_path / "ledger.sqlite", write=True) as ledger:
         assert Drive(Backwards(world), world.coordinator(), ledger, tmp_path / "run")()
-        found = [e.to_json() for e in ledger.entries(world.run)]
-    assert found == [e.to_json() for e in world.entries()]
+        entries = [e.to_json() for e in ledger.entries(world.run)]
+    assert entries == [e.to_json() for e in world.entries()]
 
 
 def test_a_site_does_not_depend_on_what_the_others_do_meanwhile(tmp_path: Path) -> None:
-    """Alone with the server's tasks, a site answers as it did among the others."""
+    """An agent alone gives the same answers to the same tasks as among others."""
     world = deployed("motifair")
     alone = World(tmp_path, world.terms).site("bank-c")
     for t in range(ROUNDS + 2):
         assert alone(world.tasks["bank-c", t]) == world.answers["bank-c", t]
 
 
-# What an agent is told
+# What an agent receives
 
 
 def shared_motifs(world: World, name: str) -> set[str]:
@@ -267,13 +267,13 @@ def test_a_task_holds_the_reward_of_that_agent_alone() -> None:
     world = deployed("motifair")
     simulation, rounds = simulated("motifair")
     state = simulation.start()
-    for t, found in enumerate(rounds, start=1):
-        _, downloads, _ = serve_round(simulation.server, state.server, found.uploads)
+    for t, expected in enumerate(rounds, start=1):
+        _, downloads, _ = serve_round(simulation.server, state.server, expected.uploads)
         for k, name in enumerate(NAMES):
             reward = world.task(name, t + 1).reward
             np.testing.assert_array_equal(reward, downloads.reward[k].float().numpy())
             assert np.count_nonzero(reward) <= world.line(t, name).kept
-        state = found.state
+        state = expected.state
 
 
 def test_a_task_holds_the_prototypes_of_the_agents_own_motifs_alone() -> None:
@@ -281,7 +281,7 @@ def test_a_task_holds_the_prototypes_of_the_agents_own_motifs_alone() -> None:
     coordinator: Coordinator = world.coordinator()
     server = coordinator.server(world.checkpoint().roster)
     simulation, rounds = simulated("motifair")
-    states = [simulation.start(), *(found.state for found in rounds)]
+    states = [simulation.start(), *(expected.state for expected in rounds)]
     union = sorted({m for name in NAMES for m in shared_motifs(world, name)})
     assert sum(server.motifs) == len(union)
     for name in NAMES:
@@ -306,7 +306,7 @@ def test_only_an_invitation_comes_without_a_head_and_nobody_is_sent_weights() ->
     world = deployed("motifair")
     hashes = [e.hash for e in world.entries()]
     for (_, t), task in world.tasks.items():
-        found = Download.decode(task)
-        assert found.head == (hashes[t - 1] if t else "")
-        assert found.weights is None
-        assert found.terms == world.terms.digest
+        download = Download.decode(task)
+        assert download.head == (hashes[t - 1] if t else "")
+        assert download.weights is None
+        assert download.terms == world.terms.digest

@@ -1,4 +1,4 @@
-"""One member cannot do much to the others by sending long updates or claiming many graphs."""
+"""Long updates and false numbers of graphs of one member do little harm to the others."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def ran(change: Change | None = None, away: range = range(0), **training: Any) -
 
 
 def accuracy(world: World) -> float:
-    """How accurate the server's model is on graphs that nobody trained on."""
+    """Accuracy of the server's model on graphs that no member trained on."""
     made = planted(len(NAMES), seed=3)
     unseen = [np.flatnonzero(made.owner == k)[24:] for k in range(len(NAMES))]
     graphs = made.graphs.select(np.sort(np.concatenate(unseen)))
@@ -66,8 +66,8 @@ def accuracy(world: World) -> float:
     folder = world.folder / "model"
     card = {"classes": list(schema.classes)}
     save_model(folder, weights, coordinator.model, schema_features(schema), card)
-    found = predict(load_model(folder), graphs)["label"].to_numpy()
-    return float((found == graphs.target).mean())
+    labels = predict(load_model(folder), graphs)["label"].to_numpy()
+    return float((labels == graphs.target).mean())
 
 
 @cache
@@ -76,7 +76,7 @@ def honest() -> float:
 
 
 def reversed_update(length: float) -> Change:
-    """Send an update that undoes the own one, of some length."""
+    """Send the reverse of its own update, with a given length."""
 
     def change(task: Download, upload: Upload) -> Upload:
         if upload.update is None:
@@ -171,8 +171,8 @@ def test_sizes_count_as_far_as_the_terms_say() -> None:
 
 
 def sizes(world: World) -> list[int]:
-    found: list[int] = world.coordinator().server(world.checkpoint().roster).graphs.tolist()
-    return found
+    sizes: list[int] = world.coordinator().server(world.checkpoint().roster).graphs.tolist()
+    return sizes
 
 
 def test_an_update_longer_than_the_terms_let_agents_send_is_refused() -> None:
@@ -185,7 +185,7 @@ def test_an_update_longer_than_the_terms_let_agents_send_is_refused() -> None:
     assert {line.status for line in world.rounds()[1].lines} == {"present"}
 
 
-# The rules by themselves
+# The rules alone
 
 
 lengths = st.lists(st.floats(0.5, 1.4), min_size=3, max_size=9)
@@ -205,10 +205,10 @@ def test_one_of_three_or_more_changes_what_is_usual_within_what_the_others_send(
 
 
 @given(lengths)
-def test_updates_of_about_equal_length_stay_as_they_are(found: list[float]) -> None:
-    rows = torch.tensor(found)[:, None] * torch.tensor([0.6, 0.8])
+def test_updates_of_about_equal_length_stay_as_they_are(drawn: list[float]) -> None:
+    rows = torch.tensor(drawn)[:, None] * torch.tensor([0.6, 0.8])
     near = rows.clamp(min=0.8 * rows.max())  # none of them twice as long as another
-    assert torch.equal(shorten(near, torch.ones(len(found))), near)
+    assert torch.equal(shorten(near, torch.ones(len(drawn))), near)
 
 
 def test_a_long_update_keeps_its_direction_and_absent_ones_do_not_count() -> None:

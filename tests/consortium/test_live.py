@@ -1,4 +1,4 @@
-"""The file that tells who watches what the server waits for."""
+"""The live status file of the current exchange."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def test_replies_show_while_others_are_waited_for(tmp_path: Path) -> None:
         live.replied("a")
         pause = threading.Event()
         for _ in range(100):
-            found = read_exchange_status(path)
-            if found and found.answered:
+            status = read_exchange_status(path)
+            if status and status.answered:
                 break
             pause.wait(0.05)
-        assert found is not None
-        assert found.open
-        assert (found.round, set(found.answered)) == (3, {"a"})
+        assert status is not None
+        assert status.open
+        assert (status.round, set(status.answered)) == (3, {"a"})
     ended = read_exchange_status(path)
     assert ended is not None
     assert not ended.open
@@ -61,9 +61,9 @@ def test_many_replies_at_once_lose_none(tmp_path: Path) -> None:
             thread.start()
         for thread in threads:
             thread.join()
-    found = read_exchange_status(tmp_path / LIVE)
-    assert found is not None
-    assert set(found.answered) == set(names)
+    status = read_exchange_status(tmp_path / LIVE)
+    assert status is not None
+    assert set(status.answered) == set(names)
 
 
 def test_what_is_no_moment_is_none(tmp_path: Path) -> None:

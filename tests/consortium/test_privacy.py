@@ -1,4 +1,4 @@
-"""What leaves an agent is clipped and noisy as agreed, and what is promised of it is true."""
+"""Uploads are clipped and noisy as agreed, and the stated guarantee holds."""
 
 from __future__ import annotations
 
@@ -117,8 +117,8 @@ def test_noise_is_normal_with_the_agreed_deviation(clip: float, noise: float) ->
     update, prototypes = protect(zeros, zeros.reshape(-1, 50), made, KEY)
     assert update is not None
     assert prototypes is not None
-    for found, sigma in ((update, noise * clip), (prototypes.ravel(), 2 * noise * clip)):
-        scaled = found.astype(np.float64) / sigma
+    for sent, sigma in ((update, noise * clip), (prototypes.ravel(), 2 * noise * clip)):
+        scaled = sent.astype(np.float64) / sigma
         assert abs(scaled.mean()) < 5 / math.sqrt(MANY)
         assert abs(scaled.std() - 1) < 5 / math.sqrt(2 * MANY)
         assert kstest(scaled, "norm").pvalue > 1e-3
@@ -135,10 +135,10 @@ def test_noise_is_added_to_the_clipped_vector() -> None:
 
 @given(st.binary(min_size=1, max_size=40), st.integers(1, 9))
 def test_any_count_of_normal_numbers_can_be_drawn(key: bytes, count: int) -> None:
-    found = gaussian(key, count)
-    assert found.shape == (count,)
-    assert (np.abs(found) < 9).all()
-    np.testing.assert_array_equal(found, gaussian(key, count))
+    noise = gaussian(key, count)
+    assert noise.shape == (count,)
+    assert (np.abs(noise) < 9).all()
+    np.testing.assert_array_equal(noise, gaussian(key, count))
 
 
 def test_the_same_vector_gets_the_same_noise_in_the_same_round() -> None:
@@ -209,7 +209,7 @@ def test_a_secret_is_drawn_once_and_only_its_owner_can_read_it(tmp_path: Path) -
         noise_secret(tmp_path / "other")
 
 
-# What is promised
+# The guarantee
 
 
 def exact_delta(epsilon: float, distance: float) -> float:
@@ -538,7 +538,7 @@ def test_another_task_for_a_round_is_answered_only_if_the_answer_is_the_same(
     assert world.kept("bank-a", 2).answer == answer
 
 
-# What the state folder loses, by what is deleted in it
+# Losses in the state folder, by what is deleted
 LOSSES = {
     "key": ("trial-1/noise.key",),
     "rounds": ("trial-1/round-*",),
@@ -577,11 +577,11 @@ def after_loss(answered: World, folder: Path, what: str) -> World:
 def test_a_private_run_whose_key_or_count_is_lost_is_not_answered_again(
     answered: World, tmp_path: Path, what: str, round: int
 ) -> None:
-    """Each loss used to buy another answer, with other noise."""
+    """Each loss used to give another answer, with other noise."""
     world = after_loss(answered, tmp_path, what)
     task, site = answered.task("bank-a", round), world.site("bank-a")
     size = site.shared.stop - site.shared.start
-    model = np.zeros(size, np.float32) if round else None  # as for who lost its state
+    model = np.zeros(size, np.float32) if round else None  # as for an agent that lost its state
     before = sorted(site.folder.rglob("*"))
     with pytest.raises(MotifairError, match=r"of run trial-1.* is lost; .*: start a new run"):
         site(replace(task, weights=model, reward=None, head="0" * 64).encode())

@@ -41,7 +41,7 @@ ROUNDS = 2
 
 
 def few(**options: Any) -> FederationTerms:
-    """Two members and two rounds: as little as there can be, with every kind of instant in it."""
+    """Two members and two rounds: the smallest run with every kind of crash point."""
     return terms_of(members=NAMES[:2], rounds=ROUNDS, **options)
 
 
@@ -50,7 +50,7 @@ def new_folder() -> Path:
 
 
 class Crash(BaseException):
-    """The whole process is gone; nobody catches this."""
+    """The process dies; never caught by the code under test."""
 
 
 @dataclass
@@ -88,9 +88,9 @@ class Instants:
             transport: InProcess, tasks: Mapping[str, bytes], deadline: float, on_reply: OnReply
         ) -> tuple[dict[str, bytes], dict[str, str]]:
             self("before asking")
-            found = exchange(transport, tasks, deadline, on_reply)
+            answers = exchange(transport, tasks, deadline, on_reply)
             self("after asking")
-            return found
+            return answers
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(files, "_flush", flushing)
@@ -100,7 +100,7 @@ class Instants:
 
 
 def end_of(world: World) -> dict[str, Any]:
-    """All that must be the same, however a run came to its end."""
+    """Everything that must be the same, whatever crashes a run went through."""
     run, checkpoint = world.folder / "run", world.checkpoint()
     sites = {name: world.site(name).state(world.run) for name in world.terms.members}
     state = vars(checkpoint.server)
@@ -119,7 +119,7 @@ def end_of(world: World) -> dict[str, Any]:
 
 @cache
 def undisturbed() -> tuple[dict[str, Any], list[str]]:
-    """How a run without faults ends, and the instants it passes."""
+    """Final state of a run without faults, and its crash points."""
     world = World(new_folder(), few())
     instants = Instants(world.folder)
     with instants.at_work():
@@ -218,7 +218,7 @@ def test_a_file_that_was_half_written_when_the_power_went_is_passed_over(where: 
     assert end_of(world)["entries"] == wanted["entries"]
 
 
-# The sites' side
+# The agents' side
 
 
 def test_a_site_that_dies_while_it_writes_answers_the_same_when_it_is_asked_again() -> None:
@@ -312,7 +312,7 @@ def test_a_second_server_on_the_same_run_is_refused_while_the_first_is_at_work()
                 with pytest.raises(MotifairError, match="Another server is writing") as error:
                     drive()
                 refused.append(str(error.value))
-            assert second.tasks == {}  # nobody was asked anything
+            assert second.tasks == {}  # no agent was sent a task
         return answer()
 
     world = World(new_folder(), few(), meddle)
@@ -329,7 +329,7 @@ def test_the_next_server_may_go_on_once_the_first_is_gone() -> None:
 
 
 def position_of_another_history(world: World) -> None:
-    """The same run of the same members, in which somebody else was away."""
+    """The same run of the same members, with another member absent."""
     other = World(new_folder(), world.terms, away({"bank-b": {1}}))
     other.drive(rounds=1)
     shutil.copy(other.folder / "run" / CHECKPOINT, world.folder / "run" / CHECKPOINT)
@@ -434,7 +434,7 @@ def test_two_runs_share_a_ledger() -> None:
     assert verify(two.entries()).fits
 
 
-# A ledger that is away for a while
+# A ledger that is unavailable for a while
 
 
 def test_a_ledger_that_is_away_for_a_while_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -443,7 +443,7 @@ def test_a_ledger_that_is_away_for_a_while_is_waited_for(monkeypatch: pytest.Mon
     def flaky(ledger: Ledger, entry: Entry) -> None:
         k = next(calls)
         if k % 3 == 1:
-            append(ledger, entry)  # it was written, but nobody heard of it
+            append(ledger, entry)  # it was written, but the confirmation was lost
         if k % 3 != 2:
             raise LedgerUnavailable("The ledger is away.")
         append(ledger, entry)

@@ -1,4 +1,4 @@
-"""What a federation agrees on: checked in one sentence, and the same digest for the same terms."""
+"""Terms: errors in one sentence, and the same digest for the same terms."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GONE = object()
 
 
 def changed(**sections: Any) -> dict[str, Any]:
-    """The content with some keys of some sections set, or taken away."""
+    """The content with some keys of some sections set or removed."""
     content = copy.deepcopy(content_of())
     for name, changes in sections.items():
         if not isinstance(changes, dict):
@@ -34,7 +34,7 @@ def changed(**sections: Any) -> dict[str, Any]:
 
 
 def sentence(content: dict[str, Any]) -> str:
-    """The one sentence in which terms are refused."""
+    """The one-sentence error of refused terms."""
     with pytest.raises(MotifairError) as error:
         make_terms(content)
     text = str(error.value)
@@ -244,12 +244,12 @@ def for_ledger(terms: FederationTerms) -> AgreedTerms:
     ],
 )
 def test_the_ledger_gets_keys_money_and_how_is_paid(method: str, pays: str) -> None:
-    found = for_ledger(terms_of(method=method, quorum=3))
-    assert list(found.members) == list(NAMES)
-    assert all("PUBLIC KEY" in key for key in found.members.values())
-    assert (found.budget, found.digits, found.quorum, found.rounds) == (10_000, 2, 3, 4)
-    assert (found.method, found.pays) == (method, pays)
-    assert AgreedTerms.from_json(found.to_json()) == found
+    agreed = for_ledger(terms_of(method=method, quorum=3))
+    assert list(agreed.members) == list(NAMES)
+    assert all("PUBLIC KEY" in key for key in agreed.members.values())
+    assert (agreed.budget, agreed.digits, agreed.quorum, agreed.rounds) == (10_000, 2, 3, 4)
+    assert (agreed.method, agreed.pays) == (method, pays)
+    assert AgreedTerms.from_json(agreed.to_json()) == agreed
 
 
 TOML = """

@@ -1,4 +1,4 @@
-"""An upload counts only if everything about it is right; else the round goes on without it."""
+"""Only valid uploads count; a round continues without the others."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from motifair.statements.verification import verify
 
 ME, OTHER = "bank-b", "bank-c"
 ROUND = 2
-FOLDERS = TemporaryDirectory()  # of worlds that several tests look at, gone with the process
+FOLDERS = TemporaryDirectory()  # of worlds shared by several tests, deleted with the process
 
 
 def new_folder() -> Path:
@@ -46,7 +46,7 @@ NUMBERS = count()
 
 @cache
 def honest_world() -> World:
-    """A federation that was at work for two rounds; nobody changes it."""
+    """A federation after two rounds; not changed by any test."""
     world = World(new_folder(), terms_of(rounds=3, max_norm=50.0))
     world.drive(rounds=ROUND)
     return world
@@ -61,12 +61,12 @@ def world_after_a_round() -> World:
 
 @cache
 def answer_of(name: str, round: int = ROUND) -> bytes:
-    """What a member really answered."""
+    """The real answer of a member."""
     return honest_world().kept(name, round).answer
 
 
 def mine(**changes: object) -> Callable[[], bytes]:
-    """An upload of one's own, rightly signed, with some things changed."""
+    """A member's upload with some changes, correctly signed."""
     return lambda: sealed(replace(opened(answer_of(ME)), **changes))  # type: ignore[arg-type]
 
 
@@ -177,7 +177,7 @@ BAD: dict[str, tuple[Callable[[], bytes], str]] = {
 
 
 def collected(answer: bytes, name: str = ME) -> Accepted | str:
-    """What the server makes of an answer."""
+    """The accepted upload of an answer, or the reason of its rejection."""
     world = honest_world()
     task = world.tasks[name, ROUND]
     accepted, rejected = world.coordinator().collect(
@@ -188,18 +188,18 @@ def collected(answer: bytes, name: str = ME) -> Accepted | str:
 
 def test_an_honest_upload_is_accepted_with_its_hash_and_signature() -> None:
     for name in NAMES:
-        found = collected(answer_of(name), name)
-        assert isinstance(found, Accepted)
+        accepted = collected(answer_of(name), name)
+        assert isinstance(accepted, Accepted)
         line = honest_world().line(ROUND, name)
-        assert (found.sha256, found.signature) == (line.upload, line.signature)
+        assert (accepted.sha256, accepted.signature) == (line.upload, line.signature)
 
 
 @pytest.mark.parametrize("kind", BAD)
 def test_a_bad_upload_is_refused_with_the_reason(kind: str) -> None:
     make, reason = BAD[kind]
-    found = collected(make())
-    assert isinstance(found, str)
-    assert reason in found
+    rejection = collected(make())
+    assert isinstance(rejection, str)
+    assert reason in rejection
 
 
 @pytest.mark.parametrize("kind", BAD)
@@ -282,11 +282,11 @@ def joined_answer() -> bytes:
 
 
 def test_a_member_joins_with_its_motifs_and_their_prototypes() -> None:
-    found = joining()
-    assert isinstance(found, Accepted)
-    own = site_of(ME, honest_world().terms).own
-    assert found.upload.motifs == own.motifs
-    assert found.upload.graphs == len(own.train)
+    accepted = joining()
+    assert isinstance(accepted, Accepted)
+    own = site_of(ME, honest_world().terms).data
+    assert accepted.upload.motifs == own.motifs
+    assert accepted.upload.graphs == len(own.train)
 
 
 @pytest.mark.parametrize(
@@ -304,9 +304,9 @@ def test_a_member_joins_with_its_motifs_and_their_prototypes() -> None:
 def test_a_member_that_joins_wrongly_is_refused_with_the_reason(
     changes: dict[str, object], reason: str
 ) -> None:
-    found = joining(**changes)
-    assert isinstance(found, str)
-    assert reason in found
+    rejection = joining(**changes)
+    assert isinstance(rejection, str)
+    assert reason in rejection
 
 
 def test_a_member_without_motifs_may_join_but_stays_the_least_diverse() -> None:

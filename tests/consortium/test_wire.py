@@ -1,4 +1,4 @@
-"""Records travel as bytes: the same ones for the same record, and nothing else is one."""
+"""Encoding of records is deterministic, and invalid bytes are refused."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ UPLOAD = Upload(
 )  # fmt: skip
 
 
-def assert_same(found: Any, wanted: Any) -> None:
-    assert type(found) is type(wanted)
+def assert_same(record: Any, wanted: Any) -> None:
+    assert type(record) is type(wanted)
     for f in fields(wanted):
-        ours, theirs = getattr(found, f.name), getattr(wanted, f.name)
+        ours, theirs = getattr(record, f.name), getattr(wanted, f.name)
         if isinstance(theirs, np.ndarray):
             assert ours.dtype == theirs.dtype
             np.testing.assert_array_equal(ours, theirs)
@@ -164,7 +164,7 @@ def test_a_flipped_bit_is_another_record_or_none(record: Download | Upload) -> N
 
 
 def with_about(record: Download | Upload, **changes: Any) -> bytes:
-    """A record whose plain values are others; `...` takes one away."""
+    """A record with other values; `...` removes one."""
     whole = record.encode()
     length = int.from_bytes(whole[:8], "little")
     plain = json.loads(json.loads(whole[8 : 8 + length])["__metadata__"]["record"])

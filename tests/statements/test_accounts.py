@@ -70,9 +70,9 @@ def test_where_nobody_present_has_a_value_the_budget_is_carried_over() -> None:
 def test_a_member_pays_no_more_than_its_total_over_all_rounds() -> None:
     books = books_with(max_penalty=2_000, max_total_penalty=3_000)
     bad = [line(NAMES[0], 0.9), line(NAMES[1], 0.5), line(NAMES[2], 0.1)]
-    found = [payoffs(settle(books, *bad, line(NAMES[3], -0.5, s)))[NAMES[3]]
+    paid = [payoffs(settle(books, *bad, line(NAMES[3], -0.5, s)))[NAMES[3]]
              for s in ("present", "absent", "present")]  # fmt: skip
-    assert found == [-2_000, -1_000, 0]
+    assert paid == [-2_000, -1_000, 0]
 
 
 def test_compensation_is_over_the_settled_rounds_in_which_a_member_was_present() -> None:

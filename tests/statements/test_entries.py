@@ -1,4 +1,4 @@
-"""An entry is its bytes: nothing in it can change without its hash."""
+"""The hash of an entry covers all of its content."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ entries = st.builds(
     budget=counts,
     terms=st.just(""),
     lines=st.lists(lines, max_size=3, unique_by=lambda x: x.agent).map(
-        lambda found: tuple(sorted(found, key=lambda x: x.agent))
+        lambda lines: tuple(sorted(lines, key=lambda x: x.agent))
     ),
     previous=hexes,
     recorded=st.none(),
@@ -85,13 +85,13 @@ def test_every_field_is_in_the_hash() -> None:
     entry = make_run(1)[1]
     assert {f.name for f in fields(Entry)} - {"recorded", "signature"} == CHANGES.keys()
     assert {f.name for f in fields(Line)} - {"recorded"} == LINE_CHANGES.keys()
-    found = {entry.hash}
+    hashes = {entry.hash}
     for name, new in CHANGES.items():
-        found.add(replace(entry, **{name: new}).hash)  # type: ignore[arg-type]
+        hashes.add(replace(entry, **{name: new}).hash)  # type: ignore[arg-type]
     for name, new in LINE_CHANGES.items():
         line = replace(entry.lines[0], **{name: new})  # type: ignore[arg-type]
-        found.add(replace(entry, lines=(line, *entry.lines[1:])).hash)
-    assert len(found) == 1 + len(CHANGES) + len(LINE_CHANGES)
+        hashes.add(replace(entry, lines=(line, *entry.lines[1:])).hash)
+    assert len(hashes) == 1 + len(CHANGES) + len(LINE_CHANGES)
 
 
 def test_the_hash_of_a_line_knows_its_place() -> None:

@@ -1,4 +1,4 @@
-"""Every entry is signed by the operator: who may only write in the database can pay nobody."""
+"""Every entry is signed by the operator: write access to the database alone can pay nobody."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WANTED = 99_999_999_900
 
 
 def forged(entries: Sequence[Entry], **changes: object) -> list[Entry]:
-    """Make what a member appended to a finished run: terms that pay it, and a round of its own."""
+    """Forge entries after a finished run: terms that favour a member, and a round that pays it."""
     books = Accounts.of(RUN, entries)
     own = [books.agree(terms(budget=WANTED, quorum=1, rounds=99, **changes))]
     books.add(own[0])
@@ -50,7 +50,7 @@ def call(*words: object) -> tuple[int, str]:
 
 
 def insert(place: str, entries: Sequence[Entry]) -> None:
-    """Write rows with nothing but the right to INSERT."""
+    """Write rows with only the INSERT privilege."""
     engine = sa.create_engine(
         place.replace("postgresql:", "postgresql+psycopg:")
         if "://" in place

@@ -42,14 +42,14 @@ def agreed(
     return entries
 
 
-# It adds up
+# Parts add up
 
 
 @given(RANDOMS)
 def test_parts_add_up_to_the_payoff_to_the_unit_in_every_round_and_in_total(random: Random) -> None:
     entries = any_history(random)
-    found = statements(entries, graphs=SIZES)
-    for name, s in found.items():
+    by_agent = statements(entries, graphs=SIZES)
+    for name, s in by_agent.items():
         lines = [(e, x) for e in entries for x in e.lines if x.agent == name]
         assert [p.payoff for p in s.rounds] == [x.payoff for _, x in lines]
         assert [p.hash for p in s.rounds] == [e.hash for e, _ in lines]
@@ -67,11 +67,11 @@ def test_parts_add_up_to_the_payoff_to_the_unit_in_every_round_and_in_total(rand
 @given(RANDOMS)
 def test_over_all_members_each_rule_pays_out_the_settled_budgets(random: Random) -> None:
     entries = any_history(random)
-    found = statements(entries, graphs=SIZES)
+    by_agent = statements(entries, graphs=SIZES)
     settled = sum(e.budget for e in entries if e.settled)
-    assert sum(s.payoff for s in found.values()) == settled
-    assert sum(s.equal for s in found.values()) == settled
-    assert sum(s.shapley or 0 for s in found.values()) == settled
+    assert sum(s.payoff for s in by_agent.values()) == settled
+    assert sum(s.equal for s in by_agent.values()) == settled
+    assert sum(s.shapley or 0 for s in by_agent.values()) == settled
 
 
 @given(RANDOMS)
@@ -97,7 +97,7 @@ def test_every_amount_is_its_part_of_the_budget_and_rounding_is_small(random: Ra
             assert abs(p.amounts["rounding"]) <= 3
 
 
-# It is true
+# Parts are correct
 
 
 @given(RANDOMS, st.sampled_from([-1.0, -0.3, 0.1]))
@@ -108,8 +108,8 @@ def test_parts_of_the_value_are_those_of_a_naive_recursion(random: Random, low: 
         for p in s.rounds:
             naive = states[rounds.index(entries[p.number])]
             assert p.value_parts is not None
-            for found, part in zip(vars(p.value_parts).values(), naive.parts, strict=True):
-                assert abs(found - part[name] * PICO) <= 1000, (name, p.round)
+            for stated, part in zip(vars(p.value_parts).values(), naive.parts, strict=True):
+                assert abs(stated - part[name] * PICO) <= 1000, (name, p.round)
             assert "does not follow" not in p.note
 
 
@@ -147,7 +147,7 @@ def test_a_round_by_hand() -> None:
     [
         ({"value_guard": False}, (0.8, 0.2)),
         ({"value_guard": True}, (17 / 22, 5 / 22)),
-        ({"profile": "paper"}, (17 / 22, 5 / 22)),  # terms from before there was the option
+        ({"profile": "paper"}, (17 / 22, 5 / 22)),  # terms of 0.1, without the option
     ],
 )
 def test_opposed_evidence_is_raised_where_the_terms_say_so(
@@ -201,7 +201,7 @@ def test_who_pays_equally_and_methods_of_another_rule_are_not_taken_apart() -> N
 
 def test_a_penalty_is_one_part_and_says_which_limit_kept_it_low() -> None:
     values = (0.9, 0.5, -0.4)
-    other: dict[str, object] = {"method": "of-their-own"}  # by which any value goes
+    other: dict[str, object] = {"method": "of-their-own"}  # accepts any value
     free = agreed(*values, **other, max_penalty=9_000, max_total_penalty=9_000)
     assert make_statement(free, NAMES[2]).rounds[0].note == ""
     for caps, words in (((500, 9_000), "per round"), ((9_000, 400), "in total")):
@@ -235,7 +235,7 @@ def test_rounds_without_pay_say_why() -> None:
     assert "no present member could be paid" in make_statement(entries, NAMES[0]).rounds[0].note
 
 
-# What else stands in it
+# Other contents
 
 
 def test_motifs_are_marked_by_who_else_has_them_and_by_whether_they_count() -> None:
@@ -270,17 +270,17 @@ def test_without_numbers_of_graphs_there_is_no_shapley_payoff_and_a_sentence_say
 def test_the_json_has_exact_amounts_that_add_up_and_the_hash_of_every_entry() -> None:
     entries = make_run()
     s = make_statement(entries, NAMES[0], ledger="postgresql://me:secret@host/db")
-    found = s.to_json()
-    cents = {k: int(v.replace(".", "")) for k, v in found["parts"].items()}
-    assert sum(cents.values()) == s.payoff == int(found["payoff"].replace(".", ""))
-    assert found["ledger"] == {"entries": len(entries), "head": entries[-1].hash}
-    assert [r["hash"] for r in found["rounds"]] == [e.hash for e in entries[1:]]
-    assert set(found["parts"]) == set(found["meaning"])
-    commands = [c["command"] for c in found["verification"]]
+    content = s.to_json()
+    cents = {k: int(v.replace(".", "")) for k, v in content["parts"].items()}
+    assert sum(cents.values()) == s.payoff == int(content["payoff"].replace(".", ""))
+    assert content["ledger"] == {"entries": len(entries), "head": entries[-1].hash}
+    assert [r["hash"] for r in content["rounds"]] == [e.hash for e in entries[1:]]
+    assert set(content["parts"]) == set(content["meaning"])
+    commands = [c["command"] for c in content["verification"]]
     verify = "motifair ledger verify --ledger postgresql://me@host/db"
     assert commands[0] == f"{verify} --heads HEADS --operator-key KEY"
     assert commands[1] == "motifair ledger audit --folder FOLDER --run bank-run"
-    assert "secret" not in str(found)
+    assert "secret" not in str(content)
 
 
 def test_one_round_alone_has_its_own_totals() -> None:

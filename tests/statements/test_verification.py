@@ -1,4 +1,4 @@
-"""Whatever is changed in a ledger, verification names it."""
+"""Verification detects any change of a ledger and names its place."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def verdict_of(place: str, heads: list[tuple[int, str]] | None = None, run: str 
         return verify_run(ledger, run, heads or ())
 
 
-def found(verdict: Verdict) -> Mismatch:
+def mismatch_of(verdict: Verdict) -> Mismatch:
     assert verdict.finding is not None
     assert not verdict.fits
     return verdict.finding
 
 
 def rechained(entries: list[Entry]) -> list[Entry]:
-    """Forge well: compute all hashes anew after a change."""
+    """A careful forgery: recompute all hashes after a change."""
     chain: list[Entry] = []
     for entry in entries:
         previous = chain[-1].hash if chain else entry.previous
@@ -104,7 +104,7 @@ def test_one_altered_column_is_named_whichever_it_is(place: str) -> None:
         where = f"run = '{run}' AND number = 4"
         where += " AND agent = 'bank-b'" if table == "lines" else ""
         forge(place, f"UPDATE {table} SET {name} = {COLUMNS[table][name]} WHERE {where}")
-        finding = found(verdict_of(place, run=run))
+        finding = mismatch_of(verdict_of(place, run=run))
         agent = {"agent": "bank-z"}.get(name, "bank-b") if table == "lines" else ""
         assert (finding.number, finding.agent) == (4, agent), run
 
@@ -116,7 +116,7 @@ def test_settled_is_0_or_1_and_nothing_else(place: str, number: int, wrong: int)
     write(place, entries)
     forge(place, f"UPDATE entries SET settled = {wrong} WHERE number = {number}")
     heads = [(e.number, e.hash) for e in entries]
-    finding = found(verdict_of(place, heads))
+    finding = mismatch_of(verdict_of(place, heads))
     assert (finding.number, finding.agent) == (number, "")
     assert finding.what == "settled is neither 0 nor 1"
 
@@ -128,13 +128,13 @@ def test_bytes_that_are_no_text_are_named_like_any_change(
     place = str(tmp_path / "ledger.sqlite")
     write(place, make_run())
     forge(place, f"UPDATE {table} SET {column} = CAST(x'ff00' AS TEXT) WHERE number = 4")
-    assert found(verdict_of(place)).number == 4
+    assert mismatch_of(verdict_of(place)).number == 4
 
 
 def test_an_altered_line_of_the_last_entry_is_named(place: str) -> None:
     write(place, make_run())
     forge(place, "UPDATE lines SET kept = kept + 1 WHERE number = 6 AND agent = 'bank-d'")
-    finding = found(verdict_of(place))
+    finding = mismatch_of(verdict_of(place))
     assert (finding.number, finding.round, finding.agent) == (6, 6, "bank-d")
     assert str(finding).startswith("entry 6, round 6, bank-d: the line was changed")
 
@@ -143,7 +143,7 @@ def test_an_altered_line_of_the_last_entry_is_named(place: str) -> None:
 def test_a_deleted_entry_is_named(place: str, number: int) -> None:
     write(place, make_run())
     forge(place, *(f"DELETE FROM {t} WHERE number = {number}" for t in ("lines", "entries")))
-    finding = found(verdict_of(place))
+    finding = mismatch_of(verdict_of(place))
     assert (finding.number, finding.what) == (
         number,
         f"is missing; the next one is entry {number + 1}",
@@ -153,7 +153,7 @@ def test_a_deleted_entry_is_named(place: str, number: int) -> None:
 def test_a_deleted_line_is_named(place: str) -> None:
     write(place, make_run())
     forge(place, "DELETE FROM lines WHERE number = 5 AND agent = 'bank-a'")
-    assert found(verdict_of(place)) == Mismatch(5, 5, "bank-a", "the line is missing")
+    assert mismatch_of(verdict_of(place)) == Mismatch(5, 5, "bank-a", "the line is missing")
 
 
 def test_an_added_line_is_named(place: str) -> None:
@@ -165,7 +165,7 @@ def test_an_added_line_is_named(place: str) -> None:
         f"SELECT run, 5, 'bank-x', {columns}, signature, '' FROM lines "
         "WHERE number = 4 AND agent = 'bank-a'",
     )
-    finding = found(verdict_of(place))
+    finding = mismatch_of(verdict_of(place))
     assert (finding.number, finding.round, finding.agent) == (5, 5, "bank-x")
 
 
@@ -173,16 +173,16 @@ def test_a_line_of_a_stranger_is_named_however_well_it_is_forged() -> None:
     entries = present_run()
     stranger = replace(entries[5].lines[0], agent="bank-x")
     entries[5] = replace(entries[5], lines=(*entries[5].lines, stranger))
-    assert found(verify(rechained(entries))) == Mismatch(5, 5, "bank-x", "is not a member")
+    assert mismatch_of(verify(rechained(entries))) == Mismatch(5, 5, "bank-x", "is not a member")
 
 
 def test_lines_whose_entry_was_deleted_are_named(place: str) -> None:
     write(place, make_run())
     forge(place, "DELETE FROM entries WHERE number = 6")
-    finding = found(verdict_of(place))
+    finding = mismatch_of(verdict_of(place))
     assert (finding.number, finding.agent) == (6, "bank-a")
     forge(place, "DELETE FROM entries")
-    assert found(verdict_of(place)).number == 1
+    assert mismatch_of(verdict_of(place)).number == 1
 
 
 def test_an_end_that_was_cut_off_is_noticed_by_who_kept_its_head(place: str) -> None:
@@ -191,7 +191,7 @@ def test_an_end_that_was_cut_off_is_noticed_by_who_kept_its_head(place: str) -> 
     forge(place, *(f"DELETE FROM {t} WHERE number = 6" for t in ("lines", "entries")))
     assert verdict_of(place).fits
     heads = [(e.number, e.hash) for e in entries]
-    finding = found(verdict_of(place, heads))
+    finding = mismatch_of(verdict_of(place, heads))
     assert finding.number == 6
     assert "is missing: a member kept its hash" in finding.what
 
@@ -205,7 +205,7 @@ def test_a_swapped_pair_of_lines_is_named(place: str) -> None:
         f"UPDATE lines SET agent = 'bank-a' {there} 'bank-b'",
         f"UPDATE lines SET agent = 'bank-b' {there} 'x'",
     )
-    finding = found(verdict_of(place))
+    finding = mismatch_of(verdict_of(place))
     assert (finding.number, finding.agent) == (2, "bank-a")
 
 
@@ -220,7 +220,7 @@ def test_a_swapped_pair_of_entries_is_named(place: str) -> None:
             for old, new in swaps
         ),
     )
-    assert found(verdict_of(place)).number == 4
+    assert mismatch_of(verdict_of(place)).number == 4
 
 
 def test_an_entry_moved_to_another_run_is_missed_in_one_and_strange_in_the_other(
@@ -228,7 +228,7 @@ def test_an_entry_moved_to_another_run_is_missed_in_one_and_strange_in_the_other
 ) -> None:
     write(place, make_run())
     forge(place, *(f"UPDATE {t} SET run = 'x' WHERE number = 6" for t in ("lines", "entries")))
-    assert found(verdict_of(place, run="x")).number == 0
+    assert mismatch_of(verdict_of(place, run="x")).number == 0
 
 
 FORGERIES: dict[str, tuple[Callable[[Entry], Entry], str, str]] = {
@@ -257,13 +257,13 @@ def test_a_forgery_with_all_hashes_made_anew_is_named_by_what_it_pays(forgery: s
     change, agent, words = FORGERIES[forgery]
     entries = present_run()
     entries[4] = change(entries[4])
-    finding = found(verify(rechained(entries)))
+    finding = mismatch_of(verify(rechained(entries)))
     assert (finding.number, finding.agent) == (4, agent)
     assert any(word in finding.what for word in words.split("|"))
 
 
 def present_run() -> list[Entry]:
-    """Make a run in which everyone is present."""
+    """Make a run in which all members are present."""
     books = Accounts(RUN)
     entries = [books.agree(terms())]
     books.add(entries[0])
@@ -282,7 +282,7 @@ def test_a_chain_that_was_written_anew_by_the_rules_is_noticed_by_who_kept_a_hea
     other = make_run(5, seed=7)
     write(place, other)
     assert verdict_of(place).fits
-    finding = found(verdict_of(place, [(3, entries[3].hash)]))
+    finding = mismatch_of(verdict_of(place, [(3, entries[3].hash)]))
     assert finding.number == 3
     assert "a member kept a different hash" in finding.what
 
@@ -293,7 +293,7 @@ def test_a_signature_by_another_member_or_for_another_round_is_named() -> None:
     for forged in (sign(RUN, 4, "bank-b", upload), sign(RUN, 3, "bank-a", upload), "00"):
         changed = list(entries)
         changed[4] = with_line(entries[4], "bank-a", signature=forged)
-        finding = found(verify(rechained(changed)))
+        finding = mismatch_of(verify(rechained(changed)))
         assert (finding.number, finding.agent) == (4, "bank-a")
         assert "signature" in finding.what
 
@@ -321,18 +321,18 @@ def run_with(changed: str, after: int = 2) -> list[Entry]:
 )
 def test_terms_that_cannot_be_are_named(change: dict[str, object], words: str) -> None:
     text = json.dumps(json.loads(terms().to_json()) | change)
-    finding = found(verify(run_with(text)))
+    finding = mismatch_of(verify(run_with(text)))
     assert finding.number == 3
     assert words in finding.what
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "{", "7", "null"])
 def test_terms_that_cannot_be_read_are_named(text: str) -> None:
-    assert "the terms cannot be read" in found(verify(run_with(text))).what
+    assert "the terms cannot be read" in mismatch_of(verify(run_with(text))).what
 
 
 def test_nobody_is_paid_after_the_agreed_rounds() -> None:
-    finding = found(verify(make_run_of(5, agreed=4)))
+    finding = mismatch_of(verify(make_run_of(5, agreed=4)))
     assert (finding.number, finding.what) == (5, "the terms are for 4 rounds")
 
 
@@ -348,12 +348,12 @@ def make_run_of(rounds: int, agreed: int) -> list[Entry]:
 
 def test_a_round_before_any_terms_is_named() -> None:
     alone = replace(present_run()[1], number=0, previous="0" * 64)
-    assert found(verify([alone])).what == "there are no terms before it"
+    assert mismatch_of(verify([alone])).what == "there are no terms before it"
 
 
 def test_no_entries_fit_unless_a_member_kept_one() -> None:
     assert verify([]).fits
-    assert found(verify([], [(0, "ab" * 32)])).number == 0
+    assert mismatch_of(verify([], [(0, "ab" * 32)])).number == 0
 
 
 def test_members_may_join_leave_and_change_their_keys_between_rounds() -> None:
@@ -375,7 +375,7 @@ def test_members_may_join_leave_and_change_their_keys_between_rounds() -> None:
     assert verify(entries).rounds == 3
     add(books.agree(renewed))
     add(books.settle(lines))
-    assert found(verify(entries)).agent == "bank-b"
+    assert mismatch_of(verify(entries)).agent == "bank-b"
 
 
 def test_a_rejected_upload_needs_no_signature_but_a_signature_must_be_good() -> None:
@@ -386,7 +386,7 @@ def test_a_rejected_upload_needs_no_signature_but_a_signature_must_be_good() -> 
     rejected: Line = replace(good[0], status="rejected", reason="NaN", signature="")
     assert verify([first, books.settle([rejected, *good[1:]])]).fits
     bad = replace(rejected, signature="00")
-    assert found(verify([first, books.settle([bad, *good[1:]])])).agent == "bank-a"
+    assert mismatch_of(verify([first, books.settle([bad, *good[1:]])])).agent == "bank-a"
 
 
 def test_heads_are_kept_line_by_line_and_read_back(tmp_path: Path) -> None:

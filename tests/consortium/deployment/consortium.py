@@ -57,7 +57,7 @@ def motifair(*words: object, timeout: float = 120) -> subprocess.CompletedProces
 
 
 def motifair_here(*words: object) -> str:
-    """Run a command to its end in this process; it must go well. Returns what it printed."""
+    """Run a command in this process, which must succeed; return its output."""
     ended = CliRunner().invoke(app, [str(word) for word in words])
     if isinstance(ended.exception, MotifairError):
         raise ended.exception
@@ -73,12 +73,12 @@ def wait_until(condition: Callable[[], object], seconds: float, what: str) -> No
 
 
 class Enough(Exception):  # noqa: N818 - nothing went wrong
-    """The operator has seen enough and presses Ctrl-C."""
+    """Raised to end a run as Ctrl-C of the operator does."""
 
 
 @dataclass
 class Consortium:
-    """The folder of an operator, and what was started from it; `with` stops all of it."""
+    """An operator's folder and the processes started from it; `with` stops them."""
 
     folder: Path
     started: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class Consortium:
 
     @property
     def operator(self) -> OperatorFolder:
-        """The operator's folder, read anew."""
+        """The operator's folder, read again."""
         return OperatorFolder(self.folder)
 
     def prepare(self, agents: int, rounds: int, *, private: bool = False, **settings: str) -> None:
@@ -123,11 +123,11 @@ class Consortium:
         return graphs_of(self.operator, name)
 
     def state(self, name: str) -> Path:
-        """Where an agent keeps its state: apart from the kit, which may be renewed."""
+        """Folder of an agent's state, outside the kit, which may be renewed."""
         return self.folder / "states" / name
 
     def start(self, name: str, *words: object) -> subprocess.Popen[str]:
-        """Start a command that goes on; what it prints is in `folder/NAME.log`."""
+        """Start a command in the background; its output is in `folder/NAME.log`."""
         with (self.folder / f"{name}.log").open("a") as log:
             self.started[name] = subprocess.Popen(
                 [*MOTIFAIR, *map(str, words)], stdout=log, stderr=subprocess.STDOUT, text=True
@@ -167,14 +167,14 @@ class Consortium:
         return start_site(kit, HANDLER, settings, wait=90)
 
     def wait_for(self, name: str) -> None:
-        """Wait until the command says that its part is running."""
+        """Wait until the command prints that its process is running."""
         wait_until(lambda: f"{name} is running" in self.said(name), 90, f"{name} starts")
 
     def part(self, name: str) -> EngineProcess | None:
         return running(self.folder / "kits" / name)
 
     def run_until(self, run: str, round: int) -> None:
-        """Let a run go on with the members of now, until after this round."""
+        """Continue a run with the current members until after this round."""
 
         def watch() -> None:
             if self.round(run) >= round:
@@ -208,7 +208,7 @@ class Consortium:
         assert paid == Decimal(due).scaleb(-books.agreed.digits)
 
     def alone(self, run: str) -> list[Entry]:
-        """Run the same agents without faults: in this process, on a ledger of their own.
+        """Run the same agents without faults: in this process, with a separate ledger.
 
         What they end with is in `folder/alone/RUN`, each agent's model in `NAME/RUN/model`.
         """
@@ -227,9 +227,9 @@ class Consortium:
 
     def models(self, run: str, root: Path) -> dict[str, bytes]:
         """Return the agents' final models, for agents with their state in `root`."""
-        found = {}
+        models = {}
         for name in self.operator.terms.members:
             path = root / name / run / "model" / "model.safetensors"
             if path.exists():
-                found[name] = path.read_bytes()
-        return found
+                models[name] = path.read_bytes()
+        return models

@@ -1,4 +1,4 @@
-"""Kills parts of a federation at random moments, and keeps a list of what it killed."""
+"""Kills processes of a federation at random times, and records what it killed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Killer:
     surprises: list[str] = field(default_factory=list)
 
     def begin(self) -> None:
-        """Start the operator's command, or start it again."""
+        """Start or restart the operator's command."""
         words = ("federation", "run", "--run", self.run, "--folder", self.world.folder)
         self.world.start(self.driver, *words, "--json")
 
@@ -54,7 +54,7 @@ class Killer:
         return f"driver-{self.run}"
 
     def __call__(self, kinds: Sequence[str], rounds: int) -> int:
-        """Kill one part after the other; return how many, which is fewer if the run ends first."""
+        """Kill one process after another; return how many, fewer if the run ends first."""
         last = rounds - 2
         self.begin()
         for done, kind in enumerate(kinds):
@@ -88,7 +88,7 @@ class Killer:
         assert process.wait(60) == 0, self.world.said(self.driver)
 
     def attend(self) -> None:
-        """Do what somebody has to do whose command ended by itself: start it again."""
+        """Restart the operator's command if it ended by itself."""
         for name, process in list(self.world.started.items()):
             if process.poll() in (None, 0):
                 continue
@@ -102,7 +102,7 @@ class Killer:
                 self.world.start_agent(name)
 
     def kill(self, kind: str) -> tuple[str, int]:
-        """Kill -9 a part of this kind; return whose it was, and how many processes."""
+        """Kill -9 a process of this kind; return whose it was, and how many processes."""
         if kind == "postgres":
             return "postgres", self._kill_postgres()
         if kind == "driver":
@@ -114,15 +114,15 @@ class Killer:
         return self._kill_part(workers_only=kind == "worker", server=kind == "server")
 
     def _kill_part(self, *, workers_only: bool, server: bool) -> tuple[str, int]:
-        """Kill the server or a site, whole or only what works there for the present segment."""
+        """Kill the server or a site, or only its workers of the current segment."""
         end = time.monotonic() + self.patience
         while time.monotonic() < end:
             whom = SERVER if server else self.random.choice(self.world.operator.terms.members)
-            found = self.world.part(whom)
-            workers = found.workers() if found else []
-            if found and (workers or not workers_only):
+            process = self.world.part(whom)
+            workers = process.workers() if process else []
+            if process and (workers or not workers_only):
                 # The parent first: it must not see its workers die.
-                killed = workers if workers_only else [found.process, *workers]
+                killed = workers if workers_only else [process.process, *workers]
                 return whom, _kill_all(killed)
             self.attend()
             time.sleep(0.05)
@@ -137,16 +137,16 @@ class Killer:
         return killed
 
     def _pause(self, last: int) -> None:
-        """Let some time pass, but not the end of the run."""
+        """Wait a random time, unless the run ends first."""
         end = time.monotonic() + self.random.uniform(0, self.calm)
         while time.monotonic() < end and self.world.round(self.run) < last:
             time.sleep(0.02)
 
     def _wait_until_healed(self, kind: str, round: int) -> None:
-        """Wait until rounds are done again, and for the operator's command until it tells them."""
+        """Wait until rounds are done again, and until the operator's command prints them."""
         before = len(self.world.said(self.driver))
         self._wait_for(lambda: kind != "driver" or len(self.world.said(self.driver)) > before)
-        self._wait_for_round(round + 2)  # what was on its way may still have arrived
+        self._wait_for_round(round + 2)  # messages in flight may still have arrived
 
     def _wait_for_round(self, round: int) -> None:
         self._wait_for(lambda: self.world.round(self.run) >= round)
@@ -163,7 +163,7 @@ def _kill_all(processes: Sequence[psutil.Process]) -> int:
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
-    # Not our children, so they can be waited for only by looking.
+    # They are not our children, so poll instead of waiting.
     psutil.wait_procs([p for p in processes if not _is_zombie(p)], timeout=10)
     return len(processes)
 

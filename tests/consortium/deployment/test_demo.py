@@ -27,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(folder: Path) -> dict[str, object]:
+def result(folder: Path) -> dict[str, object]:
     words = ("--agents", 3, "--rounds", 3, "--out", folder, "--json")
     ended = motifair("federation", "demo", *words, timeout=300)
     assert ended.returncode == 0, ended.stderr
@@ -37,32 +37,32 @@ def found(folder: Path) -> dict[str, object]:
 
 
 def test_the_ledger_fits_and_is_the_one_that_the_same_agents_make_in_one_process(
-    found: dict[str, object], folder: Path
+    result: dict[str, object], folder: Path
 ) -> None:
-    assert found["ledger fits"] is True
-    assert found["same in one process"] is True
+    assert result["ledger fits"] is True
+    assert result["same in one process"] is True
     words = ("--run", RUN, "--folder", folder, "--json")
     verdict = json.loads(motifair_here("ledger", "audit", *words))
-    assert (verdict["rounds"], verdict["head"]) == (3, found["head"])
+    assert (verdict["rounds"], verdict["head"]) == (3, result["head"])
 
 
 @pytest.mark.parametrize("name", [*NAMES, "server"])
 def test_everybody_has_a_model_that_predicts(
-    found: dict[str, object], folder: Path, name: str
+    result: dict[str, object], folder: Path, name: str
 ) -> None:
     operator = OperatorFolder(folder)
     state = folder / "kits" / f"{name}.state" / RUN
     model = load_model((operator.run(RUN) if name == "server" else state) / "model")
     assert model.card["agent"] == name
     assert model.card["rounds"] == 3
-    assert model.card["ledger_head"] == found["head"]
+    assert model.card["ledger_head"] == result["head"]
     graphs = read_graphs(graphs_of(operator, NAMES[0]))
     rows = predict(model, graphs)
     assert len(rows) == len(graphs)
     assert set(rows["label"]) <= {0, 1}
 
 
-def test_the_command_predicts_with_a_members_model(found: dict[str, object], folder: Path) -> None:
+def test_the_command_predicts_with_a_members_model(result: dict[str, object], folder: Path) -> None:
     operator = OperatorFolder(folder)
     model = state_of(operator.kit(NAMES[1])) / RUN / "model"
     graphs = graphs_of(operator, NAMES[1])
@@ -71,7 +71,7 @@ def test_the_command_predicts_with_a_members_model(found: dict[str, object], fol
         assert sum(row["probabilities"].values()) == pytest.approx(1, abs=1e-5)
 
 
-def test_all_processes_of_the_demo_are_gone(found: dict[str, object], folder: Path) -> None:
+def test_all_processes_of_the_demo_are_gone(result: dict[str, object], folder: Path) -> None:
     words = ("--run", RUN, "--folder", folder, "--json")
     about = json.loads(motifair_here("federation", "status", *words))
     assert about["finished"] is True

@@ -40,7 +40,7 @@ def federation(folder: Path, rounds: int) -> Iterator[tuple[Consortium, Postgres
 
 
 def check(world: Consortium, run: str, rounds: int) -> int:
-    """Look at what a run left; return how many lines say absent."""
+    """Check the files of a run; return the number of absences."""
     entries = world.entries(run)
     assert [e.number for e in entries] == list(range(rounds + 1))
     assert [e.round for e in entries] == list(range(rounds + 1))
@@ -89,7 +89,7 @@ def test_long_many_kills_of_all_kinds_change_nothing(tmp_path: Path) -> None:
 
 
 def report(killers: list[Killer], absent: list[int]) -> None:
-    """Print what was killed, and what followed."""
+    """Print a table of kills and recoveries."""
     kills = [kill for killer in killers for kill in killer.kills]
     print("\n| killed | times | processes | back to work after (median, longest) |")
     print("|---|---|---|---|")

@@ -1,4 +1,4 @@
-"""Members come and go, and certificates are renewed, between the segments of one private run."""
+"""Members join, leave and renew certificates between the segments of one private run."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def named(*names: str) -> str:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Consortium]:
-    """Three found it; one joins after round 2; one leaves and one renews after round 4."""
+    """Three members start; one joins after round 2; one leaves and one renews after round 4."""
     with Consortium(tmp_path_factory.mktemp("members") / "operator") as made:
         made.prepare(4, 6, private=True)
         made.set("members", named(*FOUNDERS))
-        # Nobody has heard of the fourth yet.
+        # The fourth member is unknown so far.
         shutil.rmtree(made.folder / "kits" / NEW)
         (made.folder / "members" / f"{NEW}.crt").unlink()
         made.start_parts(SERVER, *FOUNDERS)
@@ -58,8 +58,8 @@ def terms(entries: list[Entry]) -> list[tuple[int, AgreedTerms]]:
 
 
 def test_every_change_of_members_is_an_entry_of_the_ledger(world: Consortium) -> None:
-    found = {round: sorted(t.members) for round, t in terms(world.entries(RUN))}
-    assert found == {
+    members = {round: sorted(t.members) for round, t in terms(world.entries(RUN))}
+    assert members == {
         0: list(FOUNDERS),
         2: [*FOUNDERS, NEW],
         4: [*FOUNDERS[1:], NEW],
@@ -68,8 +68,8 @@ def test_every_change_of_members_is_an_entry_of_the_ledger(world: Consortium) ->
 
 def test_a_renewed_key_stands_in_the_ledger_from_its_round_on(world: Consortium) -> None:
     now = world.operator.keys()[RENEWED]
-    found = {round: t.members[RENEWED] == now for round, t in terms(world.entries(RUN))}
-    assert found == {0: False, 2: False, 4: True}
+    renewed = {round: t.members[RENEWED] == now for round, t in terms(world.entries(RUN))}
+    assert renewed == {0: False, 2: False, 4: True}
 
 
 def test_all_rounds_were_settled_with_everybody_there(world: Consortium) -> None:
@@ -88,7 +88,7 @@ def test_noise_is_each_members_own_and_stays_with_it(world: Consortium) -> None:
     for path in kept:
         update = opened(path.read_bytes()).update
         assert update is not None
-        # Steps are shorter than .1 in all; what is seen is the noise in every component.
+        # Steps are shorter than .1 in total; the rest is the noise in every component.
         assert abs(np.std(update) / 0.1 - 1) < 6 / math.sqrt(2 * update.size)
 
 

@@ -1,4 +1,4 @@
-"""What the operator keeps, and what a member's kit holds of it."""
+"""The operator's folder, and what of it is in a member's kit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LEDGER = f'"postgresql://{SECRETS[1]}:{SECRETS[2]}@{SECRETS[0]}:5432/books"  # w
 
 @pytest.fixture(scope="module")
 def operator(tmp_path_factory: pytest.TempPathFactory) -> OperatorFolder:
-    """A federation whose ledger is in PostgreSQL, of which nothing is started."""
+    """A federation with a ledger in PostgreSQL, not started."""
     made = Consortium(tmp_path_factory.mktemp("kits") / "operator")
     made.prepare(3, 2, ledger=LEDGER)
     return made.operator

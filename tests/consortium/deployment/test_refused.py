@@ -1,4 +1,4 @@
-"""What cannot work is refused with a sentence that names the fix, and nothing is lost by it.
+"""Mistakes are refused with a sentence that names the fix, and nothing is lost.
 
 Unknown certificates, certificates with another name and pushed code are in `tests/transports`.
 """
@@ -49,7 +49,7 @@ def sentence(capsys: pytest.CaptureFixture[str]) -> str:
 
 @pytest.fixture(scope="module")
 def kits(tmp_path_factory: pytest.TempPathFactory) -> Consortium:
-    """A federation of which nothing is started."""
+    """A federation that is not started."""
     made = Consortium(tmp_path_factory.mktemp("kits") / "operator")
     made.prepare(3, ROUNDS, deadline="1.0")
     return made
@@ -58,7 +58,7 @@ def kits(tmp_path_factory: pytest.TempPathFactory) -> Consortium:
 class TestBeforeAnythingIsStarted:
     @pytest.fixture
     def start(self, kits: Consortium, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
-        """Start an agent with other graphs or another kit; afterwards, nothing was started."""
+        """Start an agent with other graphs or another kit; check that no process was started."""
         used: list[Path] = []
 
         def start(graphs: Path, kit: Path | None = None) -> int:
@@ -149,7 +149,7 @@ class TestBeforeAnythingIsStarted:
 
 
 def expire(world: Consortium, kit: Path, name: str) -> str:
-    """Replace the certificate of a kit by one that is over; return its last day."""
+    """Replace the certificate of a kit by an expired one; return its last day."""
     authority = load_pem_private_key((world.folder / "authority" / "root.key").read_bytes(), None)
     key = load_pem_private_key((kit / "startup" / "client.key").read_bytes(), None)
     yesterday = datetime.now(UTC) - timedelta(days=1)
@@ -233,7 +233,7 @@ def test_a_full_disk_stops_the_run_and_loses_nothing(world: Consortium) -> None:
 
 
 def fill_after_a_round(world: Consortium, disk: Path) -> None:
-    """Once a round was settled, write until there is no room left."""
+    """After the first settled round, fill the disk."""
     if world.round("run-1") < 1 or (disk / "filler").exists():
         return
     with (disk / "filler").open("wb", buffering=0) as filler, contextlib.suppress(OSError):

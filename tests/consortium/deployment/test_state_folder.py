@@ -34,7 +34,7 @@ def kit(made: Consortium, tmp_path: Path) -> Path:
 
 
 def start(made: Consortium, kit: Path, state: Path | None = None) -> tuple[Path, list[str]]:
-    """What `agent start` does first: return where the state is, and what was said."""
+    """Prepare as `agent start` does; return the folder of the state and the messages."""
     said: list[str] = []
     return Path(settings_of(kit, made.graphs(NAME), state, said.append)["state"]), said
 

@@ -1,4 +1,4 @@
-"""Stopping a real federation: afterwards nothing of it is alive, and nothing comes back."""
+"""Stopping a real federation: afterwards no process of it is alive or is restarted."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Consortium]:
 
 def processes(world: Consortium) -> list[str]:
     """Return the command lines that name the federation's folder: all of its processes do."""
-    found = []
+    lines = []
     for process in psutil.process_iter(["pid", "cmdline"]):
         line = " ".join(process.info["cmdline"] or [])
         if str(world.folder) in line:
-            found.append(f"{process.info['pid']} {line}")
-    return found
+            lines.append(f"{process.info['pid']} {line}")
+    return lines
 
 
 def at_work(world: Consortium) -> None:
@@ -49,12 +49,12 @@ def at_work(world: Consortium) -> None:
 
 def running_here(world: Consortium) -> list[str]:
     words = ("--run", RUN, "--folder", world.folder, "--json")
-    found: list[str] = json.loads(motifair_here("federation", "status", *words))["running here"]
-    return found
+    names: list[str] = json.loads(motifair_here("federation", "status", *words))["running here"]
+    return names
 
 
 def stopped(world: Consortium) -> None:
-    """See that there is nothing left, nor after a while."""
+    """Check that no process is left, now and after a while."""
     assert processes(world) == []
     time.sleep(3)
     assert processes(world) == []

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.kill
 
 
 def append_at_last(ledger: Ledger, entry: Entry, tries: int = 100) -> int:
-    """Append as a server does: again and again while the database is away."""
+    """Append as a server does: retry while the database is unavailable."""
     for failed in range(tries):
         try:
             ledger.append(entry)

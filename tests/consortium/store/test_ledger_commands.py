@@ -30,7 +30,7 @@ def said(*words: str) -> str:
 
 
 def refused(*words: str) -> str:
-    """Return the sentence that a user's mistake ends in."""
+    """Return the error message of a refused command."""
     result = call(*words)
     assert isinstance(result.exception, MotifairError), result.output
     return str(result.exception)
@@ -109,8 +109,8 @@ def test_it_is_said_how_far_heads_reach(tmp_path: Path) -> None:
         printed = said("verify", "--ledger", place, "--heads", str(heads))
         assert f"{RUN}: {words}" in printed
         assert f"other: {nothing}" in printed
-        found = json.loads(said("verify", "--ledger", place, "--heads", str(heads), "--json"))
-        assert found[0]["notes"][0] == words.strip()
+        verdicts = json.loads(said("verify", "--ledger", place, "--heads", str(heads), "--json"))
+        assert verdicts[0]["notes"][0] == words.strip()
     assert "head of this run" not in said("verify", "--ledger", place)
 
 
@@ -146,12 +146,12 @@ def test_csv_and_parquet_have_every_number_exactly(place: str, tmp_path: Path) -
     for kind in ("csv", "parquet"):
         said("export", "--ledger", place, "--format", kind, "--out", str(tmp_path / kind))
     with (tmp_path / "csv").open() as file:
-        found = list(csv.DictReader(file))
+        rows = list(csv.DictReader(file))
     assert [
         (int(r["round"]), r["agent"], r["status"], Decimal(r["value"]), Decimal(r["payoff"]))
-        for r in found
+        for r in rows
     ] == rows_of(entries)
-    assert not any("E" in r["value"] for r in found)
+    assert not any("E" in r["value"] for r in rows)
     frame = pd.read_parquet(tmp_path / "parquet")
     assert all(isinstance(v, Decimal) for v in [*frame["value"], *frame["payoff"]])
     columns = [frame[c] for c in ("round", "agent", "status", "value", "payoff")]
@@ -178,9 +178,9 @@ def test_json_has_the_entries_from_which_all_can_be_computed_again(
     entries = make_run()
     write(place, entries)
     said("export", "--ledger", place, "--format", "json", "--out", str(tmp_path / "json"))
-    found = json.loads((tmp_path / "json").read_text())
-    assert [e.pop("hash") for e in found] == [e.hash for e in entries]
-    again = [Entry.from_json(json.dumps(e)) for e in found]
+    exported = json.loads((tmp_path / "json").read_text())
+    assert [e.pop("hash") for e in exported] == [e.hash for e in entries]
+    again = [Entry.from_json(json.dumps(e)) for e in exported]
     assert again == entries
     assert verify(again).fits
     assert json.loads(said("entries", "--ledger", place, "--json"))[0]["kind"] == "terms"

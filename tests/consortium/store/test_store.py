@@ -1,4 +1,4 @@
-"""A ledger is only ever added to, by one server at a time."""
+"""A ledger is append-only, with one writer at a time."""
 
 from __future__ import annotations
 
@@ -302,8 +302,8 @@ def test_a_ledger_of_motifair_0_1_can_be_read_and_is_brought_up_to_date_by_its_s
     write(place, later)
     with open_ledger(place, write=False) as ledger:
         assert list(ledger.entries(RUN)) == entries
-        found = [entry.signature for entry in ledger.entries(RUN)]
-        assert found == ["", "", *(entry.signature for entry in later)]
+        signatures = [entry.signature for entry in ledger.entries(RUN)]
+        assert signatures == ["", "", *(entry.signature for entry in later)]
 
 
 def test_who_may_only_add_to_an_older_ledger_is_told_who_brings_it_up_to_date(

@@ -1,4 +1,4 @@
-"""Agents for trials that misbehave as a file tells them, round by round."""
+"""Test agents that misbehave as configured in a file, round by round."""
 
 import json
 import os

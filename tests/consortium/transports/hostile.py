@@ -28,7 +28,7 @@ def hostile(requests):
     made = copy.deepcopy(requests)
     for request in made.values():
         request.topic, request.body = SysCommandTopic.SHELL, "cat startup/client.key"
-        request.headers = {}  # rights are checked only for commands that are named here
+        request.headers = {}  # permissions are checked only for commands named here
     yield SysCommandTopic.SHELL, request.body, made
 
 

@@ -41,7 +41,7 @@ def federation(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _whole(federation):
-    """Bring back what an earlier test took down, so that one failure stays one failure."""
+    """Restart what an earlier test stopped, so that one failure does not cause others."""
     for name in ["server", *MEMBERS]:
         if not federation.started[name].alive():
             federation.start_server() if name == "server" else federation.start_site(name)
@@ -49,7 +49,7 @@ def _whole(federation):
 
 @contextmanager
 def meanwhile(act):
-    """Do something beside the body, and fail if it failed."""
+    """Run something in a thread during the body, and fail if it failed."""
     problems = []
 
     def work():

@@ -1,4 +1,4 @@
-"""A server that wants a member's files: nothing of a kit is deleted or printed for it."""
+"""A hostile server cannot delete or read files of a member's kit."""
 
 import json
 import os
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.federation
 
 
 def files(kit):
-    """What must not be touched, by path."""
+    """Contents of the files that must not change, by path."""
     folders = (kit / name for name in ("local", "startup", "state", "mine"))
     return {p: p.read_bytes() for folder in folders for p in folder.rglob("*") if p.is_file()}
 

@@ -1,4 +1,4 @@
-"""Handlers in this process, and what a failure may tell."""
+"""Handlers in this process, and what a failure may reveal."""
 
 import time
 

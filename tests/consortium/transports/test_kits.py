@@ -1,4 +1,4 @@
-"""What a startup kit holds, and what it forbids."""
+"""Contents and restrictions of a startup kit."""
 
 import json
 import shutil
@@ -46,13 +46,13 @@ def test_there_is_a_kit_for_each_member_the_server_and_the_operator(folder):
 def test_the_key_fits_the_certificate_and_the_authority_has_signed_it(folder):
     kit = folder / "kits" / "a"
     key = load_pem_private_key((kit / "startup" / "client.key").read_bytes(), None)
-    found = certificate(kit)
-    assert key.public_key() == found.public_key()
-    found.verify_directly_issued_by(
+    cert = certificate(kit)
+    assert key.public_key() == cert.public_key()
+    cert.verify_directly_issued_by(
         x509.load_pem_x509_certificate((folder / "authority" / "root.crt").read_bytes())
     )
     signature = key.sign(b"upload", padding.PKCS1v15(), SHA256())
-    found.public_key().verify(signature, b"upload", padding.PKCS1v15(), SHA256())
+    cert.public_key().verify(signature, b"upload", padding.PKCS1v15(), SHA256())
 
 
 def test_private_keys_can_be_read_by_their_owner_only(folder):

@@ -1,4 +1,4 @@
-"""Workers that are killed come back; workers that end do not."""
+"""Killed workers are restarted; workers that end are not."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What a kit's processes leave: nothing, whoever started them, and however they take it."""
+"""Stopping leaves no process of a kit, whoever started it, and even if it ignores signals."""
 
 import json
 import os
@@ -21,7 +21,7 @@ SITE = stopping.SITE
 WORKER = "nvflare.private.fed.app.client.worker_process"
 SLEEP = "import time; time.sleep(60)"
 DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEP}"
-# Starts its worker again, as the launcher of a site does, even while it is asked to end.
+# Restarts its worker, as the launcher of a site does, even while it is being ended.
 RESTARTING = f"""
 import signal, subprocess, sys
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -56,7 +56,7 @@ def start(kit, program, name=SITE):
 
 
 def keep(kit, program=SLEEP):
-    """Start a process that starts another one, again and again."""
+    """Start a process that repeatedly starts another one."""
     process = subprocess.Popen([sys.executable, "-c", KEEPING, str(kit), program])
     wait_until(lambda: stopping.engine(kit))
     return process
@@ -96,7 +96,7 @@ def test_there_may_be_nothing_to_stop(kit):
 def test_who_does_not_listen_is_killed_with_all_that_it_starts(kit, program):
     start(kit, program)
     wait_until(lambda: len(stopping.engine(kit)) == 1 + (program is RESTARTING))
-    time.sleep(0.3)  # until it is deaf
+    time.sleep(0.3)  # until it ignores the signal
     assert stopping.stop(kit) is True
     time.sleep(0.5)
     assert stopping.engine(kit) == []
@@ -120,7 +120,7 @@ def test_a_signal_to_the_keeper_ends_what_it_keeps_first(kit, number):
     time.sleep(0.3)
     process.send_signal(number)
     time.sleep(0.5)
-    process.send_signal(number)  # impatience changes nothing
+    process.send_signal(number)  # a second signal changes nothing
     assert process.wait(20) == 0
     assert stopping.engine(kit) == []
     assert list(kit.iterdir()) == []

@@ -1,4 +1,4 @@
-"""What the engine's log says, in one sentence."""
+"""Known problems in the engine's log, as one sentence."""
 
 import pytest
 
