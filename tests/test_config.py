@@ -118,6 +118,8 @@ TEXTS: dict[str, tuple[str, Any]] = {
     "value_rate": ("1", 1.0),
     "diversity_weight": ("0", 0.0),
     "aggregation": ("size", "size"),
+    "aggregator": ("median", "median"),
+    "valuation": ("running", "running"),
     "aggregate_length": ("mean", "mean"),
     "beta": ("inf", math.inf),
     "mask_scope": ("layer", "layer"),

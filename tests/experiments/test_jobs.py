@@ -33,7 +33,7 @@ PLENTY = 2**33
 OPTIONS = {
     "rounds": 4, "agents": 3, "hidden": 8, "layers": 2, "splits": 3, "eval_every": 2,
 }  # fmt: skip
-EXACT = ("accuracy", "one_class", "kept", "uploaded", "downloaded", "snapshot")
+EXACT = ("accuracy", "one_class", "kept", "uploaded", "downloaded")
 
 
 def quick(dataset: Any = "planted", *, memory: int = PLENTY, **options: Any) -> Plan:

@@ -91,7 +91,7 @@ def test_a_report_of_memory_is_that_of_the_folder(
     assert f"Read from <code>{folder}</code>" in of_folder
     with pytest.raises(MotifairError, match="2 splits, numbered from 0; there is no 2"):
         result.report(tmp_path / "x.html", split=2)
-    with pytest.raises(MotifairError, match="name a file in an existing folder"):
+    with pytest.raises(MotifairError, match="give a file in an existing folder"):
         result.report(tmp_path / "nowhere" / "x.html")
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 COLUMNS = (
     "value", "alignment", "diversity", "kept", "payoff", "compensation", "update_norm", "loss",
-    "accuracy", "one_class", "uploaded", "downloaded", "contribution", "shapley", "snapshot",
+    "accuracy", "one_class", "uploaded", "downloaded", "contribution", "shapley",
 )  # fmt: skip
 
 
@@ -17,9 +17,8 @@ class History:
     """A table `(rounds, agents)` for each of `COLUMNS`, and the server model's accuracy.
 
     `one_class` is 1 where an agent predicts the same class for all its test graphs; `uploaded` and
-    `downloaded` are bytes; `snapshot` is the accuracy before a turning point of the
-    method. Rounds not yet run, and what was not evaluated or measured, are NaN. `side_by_side` is
-    how many federations were in the stack.
+    `downloaded` are bytes. Rounds not yet run, and what was not evaluated or measured, are NaN.
+    `side_by_side` is the number of federations in the stack.
     """
 
     def __init__(self, names: Sequence[str], rounds: int, *, side_by_side: int = 1) -> None:

@@ -41,11 +41,9 @@ def run_rounds(
     take, notes = Rounds(simulation), Notes(simulation, histories)
     while done < rounds:
         evaluate = (done + 1) % eval_every == 0 or done + 1 == rounds
-        before = state
         state, record = take(state, measure=evaluate and contribution)
         done += 1
         notes.add(done, record)
-        _record_turns(simulation, before, state, histories, done)
         stopping = done < rounds and stop()
         if evaluate:
             _record_accuracy(simulation, state, histories, done)
@@ -97,22 +95,6 @@ def _record_accuracy(
     for f, history in enumerate(histories):
         history.record(round, {"accuracy": local[f], "one_class": constant[f]})
         history.global_accuracy[round - 1] = server[f]
-
-
-def _record_turns(
-    simulation: Simulation,
-    before: FederationState,
-    after: FederationState,
-    histories: Sequence[History],
-    round: int,
-) -> None:
-    """Where a method came to a turning point, evaluate agents as they were before it."""
-    if not before.server.memory:  # a method that remembers nothing has no turning points
-        return
-    for f, history in enumerate(histories):
-        earlier = simulation.part(before, f).server.memory
-        if simulation.method.turning_point(earlier, simulation.part(after, f).server.memory):
-            history.record(round, {"snapshot": simulation.evaluate(before)[0][f]})
 
 
 def _tell(

@@ -27,7 +27,7 @@ from motifair.federation.stacks import stack_states, unstack_state
 from motifair.federation.state import FederationState
 from motifair.graphs.batch import collate
 from motifair.learning.randomness import stream_keys
-from motifair.methods import Method, make_method
+from motifair.methods import make_method
 
 NODES_OF_A_LAUNCH = 20_000  # what a GPU computes in the time that one more stack takes to start
 
@@ -89,8 +89,7 @@ class Simulation:
     @property
     def recordable(self) -> bool:
         """Whether a round is the same program every time: nothing is decided on the host."""
-        turns = type(self.method).turning_point is not Method.turning_point
-        return self.method.takes_stacks() and self.agents.same_batches and not turns
+        return self.method.takes_stacks() and self.agents.same_batches
 
     def histories(self) -> list[History]:
         """Return an empty history for each federation."""

@@ -158,10 +158,6 @@ class Method(Component):
         """
         return seen.memory
 
-    def turning_point(self, before: Memory, after: Memory) -> bool:
-        """Say whether agents are worth evaluating as they were before this round."""
-        return False
-
     def prepare(self, updates: Tensor) -> Tensor:
         """Return the updates as they are aggregated and valued, `(A, D) -> (A, D)`."""
         return updates

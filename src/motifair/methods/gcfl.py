@@ -105,10 +105,6 @@ class GCFL(Method):
         inside = seen.updates[members]
         return 1 + cosine(inside[:, None], inside[None])
 
-    def turning_point(self, before: Memory, after: Memory) -> bool:
-        """A cluster was split: the published code keeps the accuracies from just before."""
-        return bool(before) and not torch.equal(before["cluster"], after["cluster"])
-
     def weigh(self, seen: Seen) -> Tensor:
         """Weigh by size within clusters, `(A, A)`."""
         cluster = seen.memory["cluster"]
