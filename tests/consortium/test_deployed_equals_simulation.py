@@ -102,14 +102,9 @@ def simulated(name: str, rows: int | None = None) -> tuple[Simulation, list[Simu
     def rounds() -> Iterator[Simulated]:
         state = simulation.start()
         for _ in range(terms.config.rounds):
-            prototypes = simulation.server.for_agents(state.server)
-            trained, uploads = simulation.agents.train(
-                state.agents, state.server.round + 1, *prototypes
-            )
-            server, downloads, record = serve_round(simulation.server, state.server, uploads)
-            agents = simulation.agents.adopt(state.agents, trained, downloads)
-            state = FederationState(agents, server)
-            yield Simulated(uploads, record, state)
+            done = simulation.play(state)
+            state = done.state
+            yield Simulated(done.uploads, done.record, state)
 
     return simulation, list(rounds())
 
@@ -118,11 +113,11 @@ def rows_of(simulation: Simulation, uploads: Uploads, round: int) -> list[Upload
     """The uploads of each agent of a simulation."""
     index = simulation.members[0].index
     ends = np.cumsum(np.zeros(4, int) if index is None else index.sizes)
-    uploads = []
+    rows = []
     for k, name in enumerate(NAMES):
         own = slice(ends[k - 1] if k else 0, ends[k])
         gradient, prototypes = uploads.gradient, uploads.prototypes
-        uploads.append(
+        rows.append(
             Upload(
                 run="trial-1",
                 round=round,
@@ -136,7 +131,7 @@ def rows_of(simulation: Simulation, uploads: Uploads, round: int) -> list[Upload
                 loss=float(uploads.loss[k]),
             )
         )
-    return uploads
+    return rows
 
 
 @pytest.mark.parametrize("name", OPTIONS)

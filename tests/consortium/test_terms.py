@@ -97,11 +97,11 @@ def sentence(content: dict[str, Any]) -> str:
         (changed(training={"rounds": 0}), "rounds"),
         (changed(training={"method": "fedavg", "beta": 3.0}), "Method fedavg does not use beta"),
         (changed(training=[1]), "[training] of federation.toml must be a section"),
-        (changed(schema=GONE), "A schema has features"),
+        (changed(schema=GONE), "A schema needs features"),
         (changed(schema={"width": 3}), "width of a schema"),
         (changed(schema={"features": "colour"}), "features of a schema"),
         (changed(schema={"classes": [1, 0]}), "classes of a schema"),
-        (changed(schema=7), "A schema has features"),
+        (changed(schema=7), "A schema needs features"),
     ],
     ids=lambda x: x if isinstance(x, str) else "",
 )  # fmt: skip
