@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 from motifair.consortium.agent import MemberAgent, StoredRound, _read
 from motifair.consortium.checkpoint import load_checkpoint
-from motifair.consortium.coordinator import Checkpoint, Coordinator
+from motifair.consortium.coordinator import Coordinator, RunCheckpoint
 from motifair.consortium.keys import new_key, signer
 from motifair.consortium.member_data import prepare_member_data
 from motifair.consortium.rounds import CHECKPOINT, Drive
@@ -198,7 +198,7 @@ class World:
     def values(self, round: int) -> dict[str, int]:
         return {line.agent: line.value for line in self.rounds()[round - 1].lines}
 
-    def checkpoint(self) -> Checkpoint:
+    def checkpoint(self) -> RunCheckpoint:
         checkpoint = load_checkpoint(self.folder / "run" / CHECKPOINT)
         assert checkpoint is not None
         return checkpoint

@@ -13,7 +13,7 @@ from deployed import NAMES, World, away, terms_of
 from oracles import naive
 
 from motifair.consortium.checkpoint import load_checkpoint, save_checkpoint
-from motifair.consortium.coordinator import Checkpoint
+from motifair.consortium.coordinator import RunCheckpoint
 from motifair.consortium.wire import Download
 from motifair.statements.accounts import Accounts
 from motifair.statements.verification import verify
@@ -36,7 +36,7 @@ def finished() -> World:
     return world
 
 
-def assert_same(ours: Checkpoint, theirs: Checkpoint) -> None:
+def assert_same(ours: RunCheckpoint, theirs: RunCheckpoint) -> None:
     assert (ours.roster, ours.tasks, ours.entry) == (theirs.roster, theirs.tasks, theirs.entry)
     for name, tensor in vars(theirs.server).items():
         if name != "memory":

@@ -19,7 +19,7 @@ from deployed import NAMES, Answer, World, away, key_of, terms_of
 
 from motifair import files
 from motifair.consortium import rounds as rounds_module
-from motifair.consortium.coordinator import Checkpoint
+from motifair.consortium.coordinator import RunCheckpoint
 from motifair.consortium.keys import signer
 from motifair.consortium.rounds import CHECKPOINT, RESULT, server_model
 from motifair.consortium.store.lease import LedgerUnavailable
@@ -191,7 +191,7 @@ def test_a_crash_between_position_and_ledger_is_mended_before_anything_else() ->
     with pytest.MonkeyPatch.context() as patch:
         save = rounds_module.save_checkpoint
 
-        def saved_last(path: Path, checkpoint: Checkpoint) -> None:
+        def saved_last(path: Path, checkpoint: RunCheckpoint) -> None:
             save(path, checkpoint)
             raise Crash
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from motifair.consortium.coordinator import Checkpoint, Coordinator
+from motifair.consortium.coordinator import Coordinator, RunCheckpoint
 from motifair.consortium.terms import FederationTerms
 from motifair.consortium.validation import Accepted
 from motifair.errors import MotifairError
@@ -38,9 +38,9 @@ def _recompute(
     terms: FederationTerms,
     folder: Path,
     entry: Entry,
-    checkpoint: Checkpoint | None,
+    checkpoint: RunCheckpoint | None,
     accounts: Accounts,
-) -> Checkpoint:
+) -> RunCheckpoint:
     """Return the checkpoint after an entry, from the one before it."""
     if entry.kind == "terms":
         agreed = AgreedTerms.from_json(entry.terms)
@@ -79,7 +79,7 @@ def _uploads(
     folder: Path,
     round: int,
     tasks: dict[str, bytes],
-    checkpoint: Checkpoint | None,
+    checkpoint: RunCheckpoint | None,
 ) -> dict[str, Accepted]:
     """Read and check the uploads of a round."""
     sealed = {}

@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from motifair.consortium.coordinator import Checkpoint, JoinedMember
+from motifair.consortium.coordinator import JoinedMember, RunCheckpoint
 from motifair.errors import MotifairError
 from motifair.federation.server import ServerState
 from motifair.files import write_atomic
@@ -22,7 +22,7 @@ FORMAT = "motifair-position-1"
 _STATE = tuple(f.name for f in fields(ServerState) if f.name != "memory")
 
 
-def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
+def save_checkpoint(path: Path, checkpoint: RunCheckpoint) -> None:
     """Write a checkpoint atomically."""
     tensors: dict[str, Tensor] = {
         f"server.{name}": getattr(checkpoint.server, name).clone().contiguous() for name in _STATE
@@ -37,7 +37,7 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     write_atomic(path, lambda temporary: save_file(tensors, temporary, about))
 
 
-def load_checkpoint(path: Path) -> Checkpoint | None:
+def load_checkpoint(path: Path) -> RunCheckpoint | None:
     """Read a checkpoint; None if there is none yet."""
     if not path.exists():
         return None
@@ -53,7 +53,7 @@ def load_checkpoint(path: Path) -> Checkpoint | None:
         JoinedMember(j["name"], j["graphs"], tuple(j["motifs"]))
         for j in json.loads(about["roster"])
     )
-    return Checkpoint(
+    return RunCheckpoint(
         roster,
         ServerState(**{name: tensors[f"server.{name}"] for name in _STATE}),
         {j.name: tensors[f"task.{j.name}"].numpy().tobytes() for j in roster},

@@ -1,6 +1,6 @@
 """The server of a deployed federation: tasks out, uploads in, one round after another.
 
-It maps a `Checkpoint` to the next one and keeps nothing else, so that a run can go on from any
+It maps a `RunCheckpoint` to the next one and keeps nothing else, so that a run can go on from any
 checkpoint that was saved.
 """
 
@@ -48,7 +48,7 @@ class JoinedMember:
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class RunCheckpoint:
     """Where a run stands: who joined, the server's state, the tasks of the next round by agent,
     and the last entry of the ledger.
     """
@@ -87,7 +87,7 @@ class Coordinator:
         """Return the tasks that ask members to join."""
         return {name: self._task(name, JOIN, 0).encode() for name in self.terms.members}
 
-    def open(self, accepted: Mapping[str, Accepted], accounts: Accounts) -> Checkpoint:
+    def open(self, accepted: Mapping[str, Accepted], accounts: Accounts) -> RunCheckpoint:
         """Begin with what all members said when they joined."""
         roster = tuple(
             JoinedMember(name, accepted[name].upload.graphs, accepted[name].upload.motifs)
@@ -102,11 +102,13 @@ class Coordinator:
         entry = accounts.agree(self.agreed)
         nothing = torch.zeros(len(roster), len(state.weights))
         downloads = Downloads(nothing, torch.ones(len(roster)), *server.for_agents(state))
-        return Checkpoint(roster, state, self._tasks(roster, state, downloads, entry, set()), entry)
+        return RunCheckpoint(
+            roster, state, self._tasks(roster, state, downloads, entry, set()), entry
+        )
 
     def change(
-        self, checkpoint: Checkpoint, accepted: Mapping[str, Accepted], accounts: Accounts
-    ) -> Checkpoint:
+        self, checkpoint: RunCheckpoint, accepted: Mapping[str, Accepted], accounts: Accounts
+    ) -> RunCheckpoint:
         """Go on with other members, or other terms or keys of the same: `accepted` has what
         newcomers said when they joined.
 
@@ -128,10 +130,10 @@ class Coordinator:
             told, now = Download.decode(checkpoint.tasks[name]), Download.decode(tasks[name])
             about = {f: getattr(now, f) for f in ("task", "terms", "number", "head")}
             tasks[name] = replace(told, **about).encode()
-        return Checkpoint(roster, state, tasks, entry)
+        return RunCheckpoint(roster, state, tasks, entry)
 
     def _carried(
-        self, checkpoint: Checkpoint, roster: Sequence[JoinedMember], server: Server
+        self, checkpoint: RunCheckpoint, roster: Sequence[JoinedMember], server: Server
     ) -> ServerState:
         old, fresh = checkpoint.server, server.start(checkpoint.server.weights)
         worth = {j.name: float(v) for j, v in zip(checkpoint.roster, old.value, strict=True)}
@@ -208,12 +210,12 @@ class Coordinator:
 
     def next(
         self,
-        checkpoint: Checkpoint,
+        checkpoint: RunCheckpoint,
         accounts: Accounts,
         accepted: Mapping[str, Accepted],
         rejected: Mapping[str, str],
         absent: Mapping[str, str],
-    ) -> tuple[Checkpoint, Record]:
+    ) -> tuple[RunCheckpoint, Record]:
         """Take a round: value, settle, and make the tasks of the next one.
 
         Below the quorum, or where the values of the present add up to nothing, there is no
@@ -238,7 +240,7 @@ class Coordinator:
         away = {j.name for j in roster if idle or j.name not in accepted}
         behind = away if self.method.returning == "server" else lost
         tasks = self._tasks(roster, state, downloads, entry, behind)
-        return Checkpoint(roster, state, tasks, entry), record
+        return RunCheckpoint(roster, state, tasks, entry), record
 
     def server(self, roster: Sequence[JoinedMember]) -> Server:
         """Return the server of these members."""

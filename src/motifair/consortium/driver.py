@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from motifair.consortium.coordinator import Checkpoint, Coordinator
+from motifair.consortium.coordinator import Coordinator, RunCheckpoint
 from motifair.consortium.keys import signer
 from motifair.consortium.member_data import schema_features
 from motifair.consortium.operator_folder import OperatorFolder
@@ -46,7 +46,7 @@ def _drive(transport: Transport, operator: OperatorFolder, segment: dict[str, An
     coordinator = Coordinator(run, operator.terms, operator.keys(), public_text(key))
     folder = operator.run(run)
 
-    def keep(checkpoint: Checkpoint) -> None:
+    def keep(checkpoint: RunCheckpoint) -> None:
         _export(coordinator, checkpoint, folder / "model")
 
     with open_ledger(operator.ledger, write=True) as ledger:
@@ -55,7 +55,7 @@ def _drive(transport: Transport, operator: OperatorFolder, segment: dict[str, An
         return run_rounds(rounds=segment["rounds"])
 
 
-def _export(coordinator: Coordinator, checkpoint: Checkpoint, folder: Path) -> None:
+def _export(coordinator: Coordinator, checkpoint: RunCheckpoint, folder: Path) -> None:
     terms = coordinator.terms
     card = {
         "method": terms.config.method,

@@ -18,7 +18,7 @@ import torch
 
 from motifair.consortium.agent import OTHER_TERMS
 from motifair.consortium.checkpoint import load_checkpoint, save_checkpoint
-from motifair.consortium.coordinator import Checkpoint, Coordinator
+from motifair.consortium.coordinator import Coordinator, RunCheckpoint
 from motifair.consortium.live import LIVE, LiveStatusWriter
 from motifair.consortium.store.lease import LedgerUnavailable
 from motifair.consortium.store.ledger import Ledger
@@ -49,7 +49,7 @@ class Drive:
     ledger: Ledger
     folder: Path
     tell: Tell = lambda entry: None
-    keep: Callable[[Checkpoint], None] = lambda checkpoint: None
+    keep: Callable[[RunCheckpoint], None] = lambda checkpoint: None
     sign: Callable[[bytes], bytes] | None = None
 
     @cached_property
@@ -94,7 +94,7 @@ class Drive:
         self._finish(checkpoint)
         return True
 
-    def _open(self) -> Checkpoint:
+    def _open(self) -> RunCheckpoint:
         accounts = self._accounts()
         if accounts.entries:
             raise MotifairError(
@@ -104,7 +104,7 @@ class Drive:
         joined = self._join(self.coordinator.terms.members)
         return self._saved(self.coordinator.open(joined, accounts))
 
-    def _change(self, checkpoint: Checkpoint) -> Checkpoint:
+    def _change(self, checkpoint: RunCheckpoint) -> RunCheckpoint:
         """Let newcomers join and who left leave, and new terms and keys be known."""
         before = {j.name for j in checkpoint.roster}
         joined = self._join([n for n in self.coordinator.terms.members if n not in before])
@@ -143,13 +143,13 @@ class Drive:
         finally:
             self.live.ended()
 
-    def _saved(self, checkpoint: Checkpoint) -> Checkpoint:
+    def _saved(self, checkpoint: RunCheckpoint) -> RunCheckpoint:
         """Make a checkpoint the one to go on from, and enter it in the ledger."""
         save_checkpoint(self.folder / CHECKPOINT, checkpoint)
         self._append(checkpoint.entry)
         return checkpoint
 
-    def _round(self, checkpoint: Checkpoint, accounts: Accounts) -> Checkpoint:
+    def _round(self, checkpoint: RunCheckpoint, accounts: Accounts) -> RunCheckpoint:
         tasks = checkpoint.tasks
         replies, absent = self._exchange(checkpoint.round + 1, tasks)
         accepted, rejected = self.coordinator.collect(tasks, replies, checkpoint.roster)
@@ -167,7 +167,7 @@ class Drive:
         accounts.add(self._saved(new).entry)
         return new
 
-    def _finish(self, checkpoint: Checkpoint) -> None:
+    def _finish(self, checkpoint: RunCheckpoint) -> None:
         """Let agents adopt their last reward, and write down how accurate they became."""
         tasks = checkpoint.tasks
         replies, _ = self._exchange(checkpoint.round, tasks)
@@ -211,7 +211,7 @@ class Drive:
             write_atomic(folder / f"{name}.bin", sealed)
 
 
-def server_model(coordinator: Coordinator, checkpoint: Checkpoint) -> torch.Tensor:
+def server_model(coordinator: Coordinator, checkpoint: RunCheckpoint) -> torch.Tensor:
     """Return the server's model as a full row `(D,)`; what is not shared is as at the start."""
     row = coordinator.model.layout.initial(coordinator.terms.config.seed, torch.float32)
     row[coordinator.shared] = checkpoint.server.weights.float()
