@@ -21,8 +21,9 @@ from motifair.methods import AGGREGATIONS, Method, Seen, make_method
 from motifair.methods.fedprox import FedProx
 
 PLUGIN = """
+import networkx as nx
 import torch
-from motifair.components import option
+from motifair.config import option
 from motifair.methods import Aggregation, Valuation
 
 
@@ -35,6 +36,16 @@ class Shortness(Valuation):
     def __call__(self, seen, alignment):
         short = seen.sent.norm(dim=-1) ** -self.power
         return self.total * short / short.sum()
+
+
+def rings_and_paths():
+    sizes = list(range(4, 24)) * 2
+    rings = [nx.cycle_graph(n) for n in sizes]
+    paths = [nx.path_graph(n) for n in sizes]
+    for k, graphs in enumerate((rings, paths)):
+        for graph in graphs:
+            graph.graph["y"] = k
+    return rings + paths
 
 
 class Longest(Aggregation):
@@ -56,6 +67,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (info / "entry_points.txt").write_text(
         "[motifair.valuations]\nshortness = short_plugin:Shortness\n"
         "[motifair.aggregations]\nlongest = short_plugin:Longest\n"
+        "[motifair.datasets]\nrings-and-paths = short_plugin:rings_and_paths\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     importlib.invalidate_caches()
@@ -171,6 +183,15 @@ def test_an_installed_package_brings_a_valuation_and_an_aggregation() -> None:
         match=r"Method 'motifair' returned values that add up to 2 in round 1; `valuate` must",
     ):
         motifair.run(valuation="shortness", total=2, rounds=2, agents=4, threads=1)
+
+
+@pytest.mark.usefixtures("installed")
+def test_an_installed_package_brings_a_dataset() -> None:
+    result = motifair.run("rings-and-paths", rounds=1, agents=2, partition="iid", threads=1)
+    assert sum(result.splits[0].graphs) > 0
+    assert result.config.dataset == "rings-and-paths"
+    with pytest.raises(MotifairError, match="rings-and-path"):
+        motifair.run("rings-and-path", rounds=1, agents=2)
 
 
 def test_a_settlement_of_three_parts_is_refused() -> None:

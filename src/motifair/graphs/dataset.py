@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from motifair.graphs.tu import KNOWN, load_tu
 EMBEDDED = "planted"
 GENERATED = (EMBEDDED, TWITTER_LIKE)
 OWN = "own graphs"
+PLUGINS = "motifair.datasets"
 
 Objects = Sequence[Any] | Mapping[str, Sequence[Any]]
 
@@ -74,10 +76,11 @@ def load_dataset(
 
     Args:
         dataset: The name of a TU dataset, the path of a TU folder or zip, `planted`,
-            `twitter-like`, or a list of PyG or NetworkX graphs. Several names or paths joined by
-            commas, or a mapping from agent to graphs, give each agent its own dataset: the classes
-            of graphs given by path or as objects are matched by value, those of different published
-            datasets by position.
+            `twitter-like`, a name that an installed package offers as an entry point of
+            `motifair.datasets`, or a list of PyG or NetworkX graphs. Several names or paths joined
+            by commas, or a mapping from agent to graphs, give each agent its own dataset: the
+            classes of graphs given by path or as objects are matched by value, those of different
+            published datasets by position.
         agents: Number of agents of `planted`; other datasets do not depend on it.
         seed: Seed of `planted`; `twitter-like` always has the same graphs.
         data_dir: Folder with TU datasets, by default `$MOTIFAIR_DATA`.
@@ -93,6 +96,9 @@ def load_dataset(
     if dataset == EMBEDDED:
         made = planted(agents, seed)
         return Dataset(made.graphs, made.owner, agent_names(agents), made.roles)
+    offered = _offered(dataset)
+    if offered is not None:
+        return _from_memory(offered)
     if "," in dataset:
         return _joined(dataset.split(","), data_dir)
     return Dataset(_load(dataset, data_dir))
@@ -126,6 +132,16 @@ def _stem(dataset: str) -> str:
 
 def _load(dataset: str, data_dir: Path | None) -> GraphSet:
     return twitter_like() if dataset == TWITTER_LIKE else load_tu(dataset, data_dir)
+
+
+def _offered(dataset: str) -> Objects | None:
+    """Return the graphs of a plugin: what the function behind an entry point returns."""
+    if dataset in KNOWN or "," in dataset:  # reading entry points takes long
+        return None
+    for entry in entry_points(group=PLUGINS, name=dataset):
+        graphs: Objects = entry.load()()
+        return graphs
+    return None
 
 
 def _from_memory(objects: Objects) -> Dataset:
