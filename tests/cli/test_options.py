@@ -74,8 +74,13 @@ def test_every_option_is_listed_with_all_there_is_to_know(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call(monkeypatch, "options", "--json") == 0
-    rows = {row.pop("option"): row for row in json.loads(capsys.readouterr().out)}
-    assert list(rows) == list(OPTIONS)
+    listed = json.loads(capsys.readouterr().out)
+    rows = {row["option"]: row for row in listed}
+    assert list(rows)[: len(OPTIONS)] == list(OPTIONS)
+    assert rows["mu"]["methods"] == ["fedprox"]
+    assert rows["faulty"]["methods"] == ["krum", "multi-krum"]
+    patience = {tuple(r["methods"]): r["default"] for r in listed if r["option"] == "patience"}
+    assert patience == {("gcfl", "gcfl+"): 20, ("cffl",): 10}
     assert rows["rounds"]["type"] == "int"
     assert rows["rounds"]["range"] == "at least 1"
     assert rows["rounds"]["methods"] is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import Field
 from typing import Annotated, Any
 
 import typer
@@ -27,30 +28,51 @@ def list_options(
         default = f"default {row['default']}"
         if row["paper"] != row["default"] and row["option"] != "profile":
             default += f", in the profile paper {row['paper']}"
-        takes = values_in_words(OPTIONS[row["option"]])
-        console.print(Text.assemble((row["option"], "bold"), f"  {takes}  {default}"))
+        console.print(Text.assemble((row["option"], "bold"), f"  {row['takes']}  {default}"))
         used = "" if row["methods"] is None else f" Used by {', '.join(row['methods'])}."
         console.print(Padding(Text(f"{row['meaning']}.{used}"), (0, 0, 0, 4)))
 
 
 def option_rows() -> list[dict[str, Any]]:
-    """Return the options; `methods` is None where all of them use it."""
+    """Return the options: those of every run, then those of methods, aggregators and valuations.
+
+    `methods` names who uses an option, None where all methods do.
+    """
     from motifair.methods import MECHANISM_OPTIONS, all_methods
 
     default, paper = Config().to_json(), Config(profile="paper").to_json()
     known = all_methods().values()
-    return [
-        {
-            "option": name,
-            "type": type(option.default).__name__,
-            "choices": list(option.metadata["choices"]),
-            "range": range_in_words(option.metadata),
-            "default": default[name],
-            "paper": paper[name],
-            "meaning": option.metadata["help"],
-            "methods": [m.name for m in known if name in m.options]
-            if name in MECHANISM_OPTIONS
-            else None,
-        }
-        for name, option in OPTIONS.items()
-    ]
+    rows = []
+    for name, option in OPTIONS.items():
+        users = [m.name for m in known if name in m.options]
+        row = _row(option, users if name in MECHANISM_OPTIONS else None)
+        rows.append(row | {"default": default[name], "paper": paper[name]})
+    return rows + _component_rows()
+
+
+def _component_rows() -> list[dict[str, Any]]:
+    """Return the options that components declare; the same one of several in one row."""
+    from motifair.methods import AGGREGATIONS, VALUATIONS, all_methods
+
+    components = [*all_methods().values(), *AGGREGATIONS.all().values(), *VALUATIONS.all().values()]
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for component in components:
+        for name, option in component.own_options().items():
+            key = (name, option.default, option.metadata["help"])
+            row = rows.setdefault(key, _row(option, []))
+            row["methods"].append(component.name)
+    return list(rows.values())
+
+
+def _row(option: Field[Any], methods: list[str] | None) -> dict[str, Any]:
+    return {
+        "option": option.name,
+        "type": type(option.default).__name__,
+        "takes": values_in_words(option),
+        "choices": list(option.metadata["choices"]),
+        "range": range_in_words(option.metadata),
+        "default": option.default,
+        "paper": option.default,
+        "meaning": option.metadata["help"],
+        "methods": methods,
+    }

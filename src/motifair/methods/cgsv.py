@@ -12,21 +12,15 @@ from motifair.mechanism.allocation import reward_ratio
 from motifair.methods.base import Method, Seen
 
 
-class CGSV(Method):
-    """Value by the cosine of normalised updates with their sum, α-smoothed; rewards by tensor.
+class SparseRewards(Method):
+    """What CGSV and its relatives share: updates of one length Γ, rewards tensor by tensor.
 
-    Updates are scaled to one length Γ: the mean length of the round, since a fixed one would be a
-    multiple of the natural step here.
+    Γ is the mean length of the round, since a fixed one would be a multiple of the natural step.
     """
 
-    name = "cgsv"
-    stacked = True
-    summary = "gradient-based value, smoothed; sparse rewards, tensor by tensor"
     options = frozenset({"share", "beta", "budget", "contribution", "aggregator"})
     mask_up = True
     returning = "own"
-    smoothing: float = option(0.95, "share of its last value an agent keeps [α]", least=0, below=1)
-    least_value: float = option(1e-3, "value that no agent falls below", above=0)
     update_length: float = option(
         0.0, "length that updates are scaled to [Γ]; 0: the round's mean length", least=0
     )
@@ -57,6 +51,20 @@ class CGSV(Method):
         """Return cos(u_i, u_N)."""
         return alignment(seen.updates, weights)
 
+    def ratio(self, seen: Seen, value: Tensor) -> Tensor:
+        """Return tanh(β r_i) / max_j tanh(β r_j)."""
+        return reward_ratio(value, self.config.beta)
+
+
+class CGSV(SparseRewards):
+    """Value by the cosine of normalised updates with their sum, α-smoothed; rewards by tensor."""
+
+    name = "cgsv"
+    stacked = True
+    summary = "gradient-based value, smoothed; sparse rewards, tensor by tensor"
+    smoothing: float = option(0.95, "share of its last value an agent keeps [α]", least=0, below=1)
+    least_value: float = option(1e-3, "value that no agent falls below", above=0)
+
     def valuate(self, seen: Seen, alignment: Tensor) -> Tensor:
         """Smooth from 0, keep above a least value, normalise."""
         before = seen.value * (seen.rounds > 0)
@@ -64,12 +72,8 @@ class CGSV(Method):
         value = value.clamp(min=self.least_value)
         return value / value.sum(dim=-1, keepdim=True)
 
-    def ratio(self, seen: Seen, value: Tensor) -> Tensor:
-        """Return tanh(β r_i) / max_j tanh(β r_j)."""
-        return reward_ratio(value, self.config.beta)
 
-
-class DW(CGSV):
+class DW(SparseRewards):
     """The same rewards, with the share of the data as value."""
 
     name = "dw"
@@ -104,7 +108,7 @@ class EU(CGSV):
         return 1 - apart / lengths.clamp(min=1e-12)
 
 
-class CFFL(CGSV):
+class CFFL(SparseRewards):
     """The paper's row "CFFL", which cites RFFL: reputation, removal, rewards on top of one's own
     step. An agent whose value is below a third of an equal share is removed for good. There is no
     server model: every agent has its own.
@@ -115,6 +119,7 @@ class CFFL(CGSV):
     summary = "reputation with removal (RFFL); agents keep their own clipped step"
     options = frozenset({"share", "budget", "aggregator"})
     global_model = False
+    smoothing: float = option(0.95, "share of its last value an agent keeps [α]", least=0, below=1)
     threshold: float = option(
         1 / 3, "share of an equal share of value below which an agent is removed", least=0, most=1
     )
@@ -129,10 +134,6 @@ class CFFL(CGSV):
         norm = updates.norm(dim=-1, keepdim=True)
         factor: Tensor = (self.length(norm) / norm.clamp(min=1e-12)).clamp(max=1)
         return factor.squeeze(-1)
-
-    def align(self, seen: Seen, weights: Tensor) -> Tensor:
-        """Return cos(u_i, u_N)."""
-        return alignment(seen.updates, weights)
 
     def valuate(self, seen: Seen, alignment: Tensor) -> Tensor:
         """Smooth, and after some patience remove who falls behind; a removed agent has value 0."""
