@@ -119,7 +119,7 @@ TEXTS: dict[str, tuple[str, Any]] = {
     "diversity_weight": ("0", 0.0),
     "aggregation": ("size", "size"),
     "aggregator": ("median", "median"),
-    "valuation": ("running", "running"),
+    "valuation": ("equal", "equal"),
     "aggregate_length": ("mean", "mean"),
     "beta": ("inf", math.inf),
     "mask_scope": ("layer", "layer"),

@@ -164,7 +164,9 @@ class Config:
         "`trimmed-mean`, `krum`, `multi-krum`, `geometric-median`, or a plugin's",
     )
     valuation: str = option(
-        "running", "how values follow from alignments: `running` is E9, or a plugin's"
+        "running",
+        "how values follow from alignments: `running` is E9, `equal` a control in which all agents "
+        "have the same value; or a plugin's",
     )
     # Reward
     aggregate_length: str = option(

@@ -92,13 +92,12 @@ def choose_format(
     named = suffixes.get(path.suffix.lower())
     if named is None:
         raise MotifairError(
-            f"{path} ends in {path.suffix}, which is no format of a {what}; name a file that ends "
-            f"in {', '.join(suffixes)}."
+            f"{path} has a suffix that is no format of a {what}; use one of {', '.join(suffixes)}."
         )
     if asked not in (None, named):
         raise MotifairError(
-            f"{path} is named as {named}, but --format says {asked}; leave --format out, or name "
-            "the file otherwise."
+            f"{path} has the suffix of {named}, but --format says {asked}; omit --format, or "
+            "rename the file."
         )
     return named
 

@@ -81,7 +81,7 @@ def test_a_simulated_run_in_every_format(simulated: Path, tmp_path: Path) -> Non
 
 def test_a_file_is_written_as_it_is_named_or_not_at_all(simulated: Path, tmp_path: Path) -> None:
     words = ("--run", simulated, "--agent", "agent-01", "--out")
-    assert "unknown suffix .docx; use one of .txt, .json, .html, .pdf." in refused(
+    assert "no format of a statement; use one of .txt, .json, .html, .pdf." in refused(
         *words, tmp_path / "s.docx"
     )
     told = refused(*words, tmp_path / "s.pdf", "--format", "text")

@@ -125,6 +125,13 @@ def test_a_comparison_gives_an_option_to_the_methods_that_have_it() -> None:
         motifair.compare(methods="fedavg,dw", mu=3.0, rounds=1, agents=4)
 
 
+def test_with_equal_values_everybody_receives_and_is_paid_the_same() -> None:
+    history = motifair.run(valuation="equal", rounds=3, agents=4, threads=1).splits[0].history
+    for column in ("value", "kept", "payoff"):
+        values = history.columns[column]
+        assert (values == values[:, :1]).all(), column
+
+
 def test_an_option_of_every_run_cannot_be_declared_again() -> None:
     with pytest.raises(MotifairError, match="declares the option beta, which every run has"):
 
@@ -147,6 +154,7 @@ def test_leaving_one_out_is_what_the_aggregation_gives_without_it(aggregator: st
         assert torch.allclose(without[k], alone.weights, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_a_robust_aggregation_withstands_what_ruins_the_mean() -> None:
     class Loud(Method):
         """FedAvg in which the first agent sends a thousand times its update, reversed."""

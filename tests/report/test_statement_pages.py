@@ -135,4 +135,4 @@ def test_without_pango_a_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_statement_without_rounds_or_motifs_is_a_page_as_well() -> None:
     s = replace(statement_of(), rounds=(), motifs=None)
     assert "0.00" in as_text(s, 80)
-    assert "There is no alignment" in as_html(s)
+    assert "This ledger holds no alignment" in as_html(s)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from motifair.components import Component, Registry
@@ -41,6 +42,18 @@ class RunningValue(Valuation):
         )
 
 
+class EqualValue(Valuation):
+    """A control: all agents are worth the same, whatever they do."""
+
+    name = "equal"
+    summary = "control: the same value for all agents"
+    stacked = True
+
+    def __call__(self, seen: Seen, alignment: Tensor) -> Tensor:
+        """Return 1/N."""
+        return torch.full_like(seen.value, 1 / seen.value.shape[-1])
+
+
 VALUATIONS: Registry[Valuation] = Registry(
-    "valuation", "motifair.valuations", {RunningValue.name: RunningValue}
+    "valuation", "motifair.valuations", {v.name: v for v in (RunningValue, EqualValue)}
 )

@@ -168,7 +168,7 @@ def test_a_file_is_written_as_it_is_named(tmp_path: Path) -> None:
     assert len(rows) == len(pd.read_csv(tmp_path / "x.csv"))
     assert json.loads((tmp_path / "x.json").read_text())
     words = ("export", "--ledger", place, "--out", str(tmp_path / "y.csv"), "--format", "parquet")
-    assert "is named as csv" in refused(*words)
+    assert "has the suffix of csv" in refused(*words)
     assert "no format of a table" in refused(*words[:-3], str(tmp_path / "y.xls"))
 
 
