@@ -130,3 +130,12 @@ def test_a_folder_with_a_blank_is_refused_before_anything_is_started(folder, tmp
     shutil.copytree(folder / "kits" / "a", kit)
     with pytest.raises(MotifairError, match="path without spaces"):
         processes.start_site(kit, "motifair.consortium.transports.echo:make_echo", {})
+
+
+def test_a_kit_of_another_version_is_refused_before_anything_starts(folder, tmp_path):
+    kit = shutil.copytree(folder / "kits" / "a", tmp_path / "a")
+    path = kit / "local" / "resources.json"
+    old = path.read_text().replace("motifair.consortium.", "motifair.federation.")
+    path.write_text(old)
+    with pytest.raises(MotifairError, match="made by another version of motifair"):
+        processes.start_site(kit, "motifair.errors:nearest", {})

@@ -255,6 +255,16 @@ def check_certificate(kit: Path) -> None:
         raise MotifairError(f"The certificate in {kit} is not valid yet. Set this machine's clock.")
 
 
+def check_version(kit: Path) -> None:
+    """Refuse a kit of another version, which names classes that are not here."""
+    allowed = read_json(kit / "local" / "resources.json").get("class_allow_list")
+    if allowed not in ([CONTROLLER], [EXECUTOR]):
+        raise MotifairError(
+            f"The kit {kit} was made by another version of motifair. "
+            "Ask the operator for a renewed kit."
+        )
+
+
 def _facts(folder: Path) -> dict[str, Any]:
     try:
         facts: dict[str, Any] = json.loads((folder / "authority" / "federation.json").read_text())

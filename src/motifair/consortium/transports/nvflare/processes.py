@@ -21,6 +21,7 @@ from motifair.consortium.transports.nvflare.kits import (
     ORGANISATION,
     SERVER,
     check_certificate,
+    check_version,
     name_of,
     set_state_paths,
 )
@@ -154,6 +155,7 @@ def _start(kit: Path, part: str, program: str, local: dict[str, Any]) -> EngineP
     if re.search(r"\s", str(kit)):
         raise MotifairError(f"The engine cannot work in '{kit}'. Use a path without spaces.")
     check_certificate(kit)
+    check_version(kit)
     check_free(kit)
     end_engine(kit)  # workers left by a dead server or site
     if part == "server":
