@@ -29,8 +29,8 @@ from motifair.motifs.prototypes import local_prototypes
 
 @dataclass(frozen=True)
 class AgentsState:
-    """Weights `(A, D)` and the moments of each agent's optimiser; and the same of the models that
-    agents train alone beside, where the method has them do so.
+    """Weights `(A, D)` and moments of each agent's optimiser; `own` has those of the models that
+    agents also train alone, for methods that mix both into predictions.
     """
 
     weights: Tensor
@@ -72,7 +72,7 @@ class Work(NamedTuple):
 
 class Done(NamedTuple):
     """What training leaves: the same, the mean loss and the norm of the last gradient `(A,)`, the
-    mean gradient (of no width where nobody asks for it), and local prototypes `(M, H)`.
+    mean gradient (of width 0 unless the method uses it), and local prototypes `(M, H)`.
     """
 
     weights: Tensor
@@ -107,9 +107,7 @@ class Agents:
         federations: int,
         dtype: torch.dtype,
     ) -> None:
-        """`keys` and `own_keys` `(A,)` are what the random bits of an agent's federated and own
-        model come from.
-        """
+        """`keys`, `own_keys` `(A,)` seed the random bits of agents' federated and own models."""
         self.federations = federations
         self.keys, self.method, self.training = keys, method, training
         self.model = training.model
@@ -135,20 +133,20 @@ class Agents:
         self.in_order = [r for rows in stacks for r in rows] == list(range(len(train)))
         self.row_order = torch.tensor([r for rows in stacks for r in rows], device=device).argsort()
         self.entry_order = torch.as_tensor(np.concatenate(entries), device=device).argsort()
-        # A portion for each worker spares the time to hand pieces out; where there are very many,
-        # a few more, in case a worker is held up.
+        # One portion for each worker saves scheduling; with very many pieces a few more, in case a
+        # worker is slowed down.
         sizes = [loader.full.nodes for loader in self.loaders]
         self.portions = portions(sizes, self.threads * (1 if len(stacks) < 100 else 8))
         self.alone = self._alone(own_keys) if method.own_weight else None
 
     def _alone(self, keys: Tensor) -> Agents:
         """Return the same agents on the same graphs, training alone with other random bits."""
-        found = copy(self)
-        found.alone, found.workers, found.keys = None, None, keys
-        found.method = SelfTrain().bind(self.method.config)
-        found.shared = self.model.layout.shared(found.method.share)
-        found.training = replace(self.training, terms=found.method.terms(found.shared))
-        return found
+        alone = copy(self)
+        alone.alone, alone.workers, alone.keys = None, None, keys
+        alone.method = SelfTrain().bind(self.method.config)
+        alone.shared = self.model.layout.shared(alone.method.share)
+        alone.training = replace(self.training, terms=alone.method.terms(alone.shared))
+        return alone
 
     @property
     def same_batches(self) -> bool:
@@ -156,7 +154,7 @@ class Agents:
         return all(loader.stack is None for loader in self.loaders)
 
     def start(self, rows: Tensor, own_rows: Tensor) -> AgentsState:
-        """Give agents the initial weights `(A, D)` of their federated and of their own models."""
+        """Return the first state, from initial weights `(A, D)` of federated and own models."""
         weights = rows.clone()
         own = None if self.alone is None else self.alone.start(own_rows, own_rows)
         return AgentsState(weights, Moments.zero(weights), own)
@@ -210,7 +208,7 @@ class Agents:
 
     def _train_in_parallel(self, work: Work) -> Done:
         if self.workers is None:
-            # What they write is shaped like what they read; for every motif there is a prototype.
+            # Outputs have the shapes of the inputs, with a prototype for every motif.
             rows = work.weights
             self.inbox = Work(*(shared_rows(t) for t in work))
             gradient = rows[:, self.shared] if self.method.uses_gradients else rows[:, :0]
@@ -252,7 +250,7 @@ class Agents:
         )
 
     def close(self) -> None:
-        """Let workers go, where there are some."""
+        """End the workers, if there are any."""
         if self.alone is not None:
             self.alone.close()
         if self.workers is not None:
@@ -266,7 +264,7 @@ class Agents:
         """
         old = before.weights[:, self.shared]
         own = trained.weights[:, self.shared]
-        # lerp is exact at both ends: κ = 0 goes back to the old weights, κ = 1 keeps the trained.
+        # lerp is exact at both ends: κ = 0 returns to the old weights, κ = 1 keeps the trained.
         kept = torch.lerp(old, own, downloads.retained.to(old.dtype)[:, None])
         weights = trained.weights.clone()
         weights[:, self.shared] = kept + self.method.reward_step * downloads.reward.to(old.dtype)
@@ -297,12 +295,12 @@ class Agents:
         return local_prototypes(embedding, full)
 
     def _rows(self, parts: Sequence[Tensor]) -> Tensor:
-        """Put what belongs to the agents of each stack in the order of agents."""
+        """Concatenate rows of the stacks in the order of agents."""
         joined = torch.cat(list(parts))
         return joined if self.in_order else joined[self.row_order]
 
     def _in_order(self, parts: Sequence[Tensor]) -> Tensor:
-        """Put prototypes in the order of agents."""
+        """Concatenate prototypes of the stacks in the order of agents."""
         joined = torch.cat(list(parts))
         return joined if self.in_order else joined[self.entry_order]
 

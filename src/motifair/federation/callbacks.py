@@ -1,4 +1,4 @@
-"""Hooks into the round loop: progress, checkpoints, trackers."""
+"""Callbacks of the loop over rounds: progress, checkpoints, trackers."""
 
 from __future__ import annotations
 
@@ -13,30 +13,35 @@ from motifair.federation.state import FederationState, save_state
 
 
 class Callback:
-    """Does nothing; a subclass overrides what it wants to hear."""
+    """Called while a method runs; a subclass overrides the hooks that it needs.
+
+    >>> class PrintLoss(Callback):
+    ...     def on_round(self, state, history):
+    ...         print(state.round, history.columns["loss"][state.round - 1].mean())
+    """
 
     def for_split(self, config: Config, number: int, out: Path | None) -> Callback:
-        """Return who hears of split `number` of a run that is kept in `out`: the same for all."""
+        """Return the callback for split `number` of a run that is written to `out`; self here."""
         return self
 
     def on_round(self, state: FederationState, history: History) -> None:
-        """Hear that a round is done and recorded."""
+        """Called after a round is recorded; on a GPU not after every round."""
 
     def on_stop(self, state: FederationState, history: History) -> None:
-        """Hear that the run stops early, after this round."""
+        """Called when the run stops early, after this round."""
 
     def on_end(self, state: FederationState, history: History) -> None:
-        """Hear that the last round is done."""
+        """Called after the last round."""
 
     def on_result(self, history: History, metrics: Mapping[str, float]) -> None:
-        """Hear what a split came to, whether it was run now or earlier."""
+        """Called with the metrics of a split, also of one that was finished earlier."""
 
 
 class Pace:
-    """Says when to save, so that saving takes 5 % of the time.
+    """Decides when to save, so that saving takes 5 % of the time.
 
-    Checkpoints of federations that go side by side share one: they save in the same rounds, and
-    after a crash can go on side by side.
+    Federations in a stack share one: they save in the same rounds, and after a crash can be
+    resumed as a stack.
     """
 
     SHARE = 0.05
@@ -46,14 +51,14 @@ class Pace:
         self.round, self.saving = -1, False
 
     def due(self, round: int) -> bool:
-        """Whether this is a round to save; the first who asks decides for all."""
+        """Whether to save in this round; decided once, for all federations of the stack."""
         if round != self.round:
             self.round, self.saving = round, time.monotonic() >= self.next
             self.spent = 0.0
         return self.saving
 
     def took(self, seconds: float) -> None:
-        """Hear how long a file took."""
+        """Add the time that writing a file took."""
         self.spent += seconds
         self.next = time.monotonic() + self.spent / self.SHARE
 

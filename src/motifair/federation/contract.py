@@ -18,11 +18,11 @@ from motifair.methods import Method
 TOLERANCE = 1e-6  # what rounding of values to 1e-12 can add up to, over many agents and rounds
 
 
-def shaped(method: Method, hook: str, found: Any, *shapes: tuple[int, ...]) -> Tensor:
+def shaped(method: Method, hook: str, answer: Any, *shapes: tuple[int, ...]) -> Tensor:
     """Return what a hook of a method returned, if it is a tensor of one of these shapes."""
-    if isinstance(found, Tensor) and tuple(found.shape) in shapes:
-        return found
-    what = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
+    if isinstance(answer, Tensor) and tuple(answer.shape) in shapes:
+        return answer
+    what = f"shape {tuple(answer.shape)}" if isinstance(answer, Tensor) else type(answer).__name__
     wanted = " or ".join(str(shape) for shape in shapes)
     raise MotifairError(
         f"Method '{method.name}' returned {what} from `{hook}`; "
@@ -31,16 +31,16 @@ def shaped(method: Method, hook: str, found: Any, *shapes: tuple[int, ...]) -> T
 
 
 def two_shaped(
-    method: Method, hook: str, found: Any, shape: tuple[int, ...]
+    method: Method, hook: str, answer: Any, shape: tuple[int, ...]
 ) -> tuple[Tensor, Tensor]:
     """Return the two tensors that a hook of a method returned, if they have this shape."""
-    if not isinstance(found, tuple) or len(found) != 2:
-        what = f"{len(found)} results" if isinstance(found, tuple) else type(found).__name__
+    if not isinstance(answer, tuple) or len(answer) != 2:
+        what = f"{len(answer)} results" if isinstance(answer, tuple) else type(answer).__name__
         raise MotifairError(
             f"Method '{method.name}' returned {what} from `{hook}`; "
             f"it must return two tensors of shape {shape}."
         )
-    first, second = (shaped(method, hook, part, shape) for part in found)
+    first, second = (shaped(method, hook, part, shape) for part in answer)
     return first, second
 
 
@@ -73,8 +73,8 @@ def check_round(
         raise _broken(method, round, "rewards", row["kept"], rule)
 
 
-def _broken(method: Method, round: int, what: str, found: np.ndarray, rule: str) -> MotifairError:
-    how = f"add up to {found.sum():g}" if np.isfinite(found).all() else "are not finite"
+def _broken(method: Method, round: int, what: str, answer: np.ndarray, rule: str) -> MotifairError:
+    how = f"add up to {answer.sum():g}" if np.isfinite(answer).all() else "are not finite"
     return MotifairError(
         f"Method '{method.name}' returned {what} that {how} in round {round}; {rule}."
     )

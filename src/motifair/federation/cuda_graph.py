@@ -1,11 +1,9 @@
-"""The round as one recorded program: on a CUDA device starting hundreds of small kernels costs
-more than running them.
-"""
+"""Rounds recorded as CUDA graphs: hundreds of small kernels take longer to launch than to run."""
 
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -15,12 +13,27 @@ from motifair.federation.simulation import Simulation
 from motifair.federation.state import FederationState
 
 
-class Rounds:
-    """Takes a simulation from round to round, by a recorded CUDA graph where there can be one.
+class RunRound(Protocol):
+    """Runs one round, as `Simulation.round` does."""
 
-    That is where a method decides nothing on the host (`Method.stacked`) and agents' batches are
+    def __call__(
+        self, state: FederationState, *, measure: bool = False
+    ) -> tuple[FederationState, Record]:
+        """Return the state after the round, and its record."""
+        ...
+
+
+def recorded(simulation: Simulation) -> RunRound:
+    """Return what runs the rounds of a simulation: recorded on a GPU, as they are on a CPU."""
+    return Rounds(simulation) if simulation.device.type == "cuda" else simulation.round
+
+
+class Rounds:
+    """Runs rounds by a recorded CUDA graph, wherever one can be recorded.
+
+    That needs a method that decides nothing on the host (`Method.stacked`), and batches that are
     the same in every round. A recorded round computes the same as one that is not recorded, in
-    memory that each replay overwrites: a state is good until the next call.
+    memory that each replay overwrites: a state is valid until the next call.
     """
 
     def __init__(self, simulation: Simulation) -> None:
@@ -35,9 +48,9 @@ class Rounds:
     def __call__(
         self, state: FederationState, *, measure: bool = False
     ) -> tuple[FederationState, Record]:
-        """Take one round."""
+        """Run one round."""
         if measure or not self.recordable or not self.warm:
-            self.warm = True  # what is made only once was made, and all shapes are known
+            self.warm = True  # caches are filled, and all shapes are known
             return self.simulation.round(state, measure=measure)
         if self.graph is None:
             self._record(state)
@@ -58,7 +71,7 @@ class Rounds:
 
 
 def _clone(tree: Any) -> Any:
-    """Copy every tensor of nested dataclasses and dictionaries."""
+    """Clone every tensor in nested dataclasses and dictionaries."""
     if tree is None:
         return None
     if isinstance(tree, Tensor):
@@ -69,7 +82,7 @@ def _clone(tree: Any) -> Any:
 
 
 def _copy(target: Any, source: Any) -> None:
-    """Overwrite every tensor of one such tree by those of another."""
+    """Overwrite every tensor in `target` with those in `source`, of the same structure."""
     if isinstance(target, Tensor):
         target.copy_(source)
     elif isinstance(target, dict):

@@ -1,4 +1,4 @@
-"""What happened to every agent in every round."""
+"""History of a run: what was recorded of every agent in every round."""
 
 from __future__ import annotations
 

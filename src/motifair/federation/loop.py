@@ -1,25 +1,19 @@
-"""The round loop: the only one, for every method, on every device."""
+"""The loop over rounds, for every method on every device."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 
-import torch
-
 from motifair.federation.callbacks import Callback
-from motifair.federation.contract import check_round
-from motifair.federation.cuda_graph import Rounds
+from motifair.federation.cuda_graph import recorded
 from motifair.federation.history import History
-from motifair.federation.server import Record
+from motifair.federation.records import Records
 from motifair.federation.simulation import Simulation
 from motifair.federation.state import FederationState
 
-SECONDS_UNHEARD = 0.5  # how long a device computes before its records are fetched
-
 
 class Stopped(Exception):  # noqa: N818 - not an error
-    """The run was asked to stop; its state was handed to the callbacks."""
+    """The run was asked to stop; the callbacks have its state."""
 
 
 def run_rounds(
@@ -31,61 +25,39 @@ def run_rounds(
     stop: Callable[[], bool] = lambda: False,
     eval_every: int = 1,
 ) -> FederationState:
-    """Run the rounds that are left, recording each; `stop` is asked after every round.
+    """Run the remaining rounds and return the state after the last.
 
-    There is a history for each federation, and callbacks for each. Accuracy is evaluated after the
-    rewards of a round were adopted: every `eval_every` rounds and in the last one.
+    Args:
+        simulation: One federation, or a stack of them.
+        state: The state to continue from.
+        histories: One for each federation, which the rounds are written into.
+        callbacks: Those of each federation.
+        stop: Called after every round; where it returns True, `Stopped` is raised.
+        eval_every: Rounds between evaluations; the last round is always evaluated.
     """
     rounds, done = simulation.config.rounds, state.round
     contribution = simulation.config.contribution and simulation.method.global_model
-    take, notes = Rounds(simulation), Notes(simulation, histories)
+    run_round, records = recorded(simulation), Records(simulation, histories)
     while done < rounds:
         evaluate = (done + 1) % eval_every == 0 or done + 1 == rounds
-        state, record = take(state, measure=evaluate and contribution)
+        # 1. Run the round: federation/round.py.
+        state, record = run_round(state, measure=evaluate and contribution)
         done += 1
-        notes.add(done, record)
-        stopping = done < rounds and stop()
+        # 2. Record it, and the accuracies with the rewards adopted.
+        records.add(done, record)
         if evaluate:
             _record_accuracy(simulation, state, histories, done)
-        if evaluate or stopping or notes.due:
-            notes.write()
-            _tell(simulation, state, histories, callbacks, "on_round")
+        # 3. Check what the method returned, and call the callbacks.
+        stopping = done < rounds and stop()
+        if evaluate or stopping or records.due:
+            records.write()
+            _call(simulation, state, histories, callbacks, "on_round")
+        # 4. Stop where it is asked for.
         if stopping:
-            _tell(simulation, state, histories, callbacks, "on_stop")
+            _call(simulation, state, histories, callbacks, "on_stop")
             raise Stopped
-    _tell(simulation, state, histories, callbacks, "on_end")
+    _call(simulation, state, histories, callbacks, "on_end")
     return state
-
-
-class Notes:
-    """Records of rounds, kept on the device until it is worth waiting for them."""
-
-    def __init__(self, simulation: Simulation, histories: Sequence[History]) -> None:
-        self.method, self.histories = simulation.method, histories
-        self.kept = simulation.device.type != "cpu"
-        self.pending: list[tuple[int, Record]] = []
-        self.written = time.monotonic()
-
-    @property
-    def due(self) -> bool:
-        """Whether somebody should hear how it goes."""
-        return not self.kept or time.monotonic() - self.written > SECONDS_UNHEARD
-
-    def add(self, round: int, record: Record) -> None:
-        """Take a round down."""
-        self.pending.append((round, record))
-
-    def write(self) -> None:
-        """Check what is pending, and write it into the histories."""
-        for round, record in self.pending:
-            values = torch.stack(list(record.values())).cpu().numpy()
-            values = values.reshape(len(record), len(self.histories), -1)
-            for f, history in enumerate(self.histories):
-                row = dict(zip(record, values[:, f], strict=True))
-                check_round(self.method, round, history.names, row)
-                history.record(round, row)
-        self.pending = []
-        self.written = time.monotonic()
 
 
 def _record_accuracy(
@@ -97,7 +69,7 @@ def _record_accuracy(
         history.global_accuracy[round - 1] = server[f]
 
 
-def _tell(
+def _call(
     simulation: Simulation,
     state: FederationState,
     histories: Sequence[History],

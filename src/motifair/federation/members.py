@@ -28,11 +28,18 @@ _MOTIFS: GraphCache[MotifCounts] = GraphCache()
 
 @dataclass(frozen=True)
 class Members:
-    """Who takes part and with what; `seed` drives initial weights and training.
+    """The members of a federation and their graphs, encoded for the model.
 
-    The numbers of the graphs that each agent trains on, and that agents lend the server (none for
-    most methods); as shards these, each agent's test graphs and the graphs nobody trains on; and
-    who owns which motif (None for methods without).
+    Attributes:
+        split: The data split they come from.
+        seed: Seed of initial weights and training.
+        model: The network.
+        numbers: Numbers of the graphs that each agent trains on.
+        lent_numbers: Numbers of the graphs that agents lend the server; none for most methods.
+        train, test: Each agent's training and test graphs.
+        global_test: The graphs that no agent trains on.
+        lent: The graphs lent to the server.
+        index: Which agent owns which motif; None for methods without motifs.
     """
 
     split: Split
@@ -58,7 +65,7 @@ def prepare(config: Config, split: Split, *, seed: int) -> Members:
     train, lent = _lend(method, split, seed)
     features = fit_features(graphs, np.concatenate(train), config.features)
     model = method.model(features.width, graphs.classes, config.hidden, config.layers)
-    found = vocabularies(config, split, train) if method.uses_motifs else None
+    motifs = vocabularies(config, split, train) if method.uses_motifs else None
 
     extra = None
     if model.structure:
@@ -81,12 +88,12 @@ def prepare(config: Config, split: Split, *, seed: int) -> Members:
         numbers=tuple(train),
         lent_numbers=lent,
         train=tuple(
-            shard(t, None if found is None else found[k].incidence) for k, t in enumerate(train)
+            shard(t, None if motifs is None else motifs[k].incidence) for k, t in enumerate(train)
         ),
         test=tuple(shard(t) for t in split.partition.test),
         global_test=shard(split.partition.global_test),
         lent=shard(lent),
-        index=None if found is None else MotifIndex.of([v.keys for v in found]),
+        index=None if motifs is None else MotifIndex.of([v.keys for v in motifs]),
     )
 
 
@@ -96,13 +103,13 @@ def vocabularies(config: Config, split: Split, train: list[np.ndarray]) -> list[
     kind = resolve_features(graphs, config.features)
     labels = motif_labels(graphs, kind)
     how = (kind, config.rings, config.max_ring)
-    found = _MOTIFS.get(
+    counted = _MOTIFS.get(
         graphs,
         how,
         lambda: count_motifs(graphs, labels, rings=config.rings, max_ring=config.max_ring),
     )
     return [
-        own_vocabulary(config, name, graphs, kind, own, found)
+        own_vocabulary(config, name, graphs, kind, own, counted)
         for name, own in zip(split.names, train, strict=True)
     ]
 

@@ -30,8 +30,8 @@ Record = dict[str, Tensor]
 class ServerState:
     """What the server carries from round to round, in float64.
 
-    The rounds done, the shared part of its model `(..., D)`, the agents' values, the sum of their
-    earlier ones and their alignments `(..., A)` (NaN for who has none yet), the global prototypes
+    Rounds done, the shared part of its model `(..., D)`, the agents' values, the sum of their
+    earlier ones and their alignments `(..., A)` (NaN where there is none), the global prototypes
     `(K, H)` and which of them exist `(K,)` (those of all federations one after another), and what
     the method itself remembers.
     """
@@ -116,7 +116,7 @@ class Server:
         )
 
     def see(self, state: ServerState, uploads: Uploads) -> Seen:
-        """Put together what a method may look at."""
+        """Return what a method may look at."""
         sent = self._apart(uploads.update.double())
         return Seen(
             updates=sent,
@@ -135,7 +135,7 @@ class Server:
         )
 
     def judge(self, state: ServerState) -> Callable[[Tensor], Tensor] | None:
-        """Return what tells how accurate the server would be with each of some updates added."""
+        """Return the function that gives the server's accuracy with each of some updates added."""
         measure = self.accuracy
         if measure is None:
             return None
@@ -178,7 +178,7 @@ class Server:
         return state.prototypes[self.motif], state.active[self.motif]
 
     def _apart(self, rows: Tensor) -> Tensor:
-        """Give rows of agents their federations back, `(F·A, D) -> (..., A, D)`."""
+        """Split rows of agents by federation, `(F·A, D) -> (..., A, D)`."""
         return rows.view(*self.graphs.shape, rows.shape[-1])
 
 

@@ -1,4 +1,4 @@
-"""Federations in this process, agents and server: one, or a stack of them side by side."""
+"""Federations with agents and server in this process: one, or a stack of them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from motifair.graphs.batch import collate
 from motifair.learning.randomness import stream_keys
 from motifair.methods import make_method
 
-NODES_OF_A_LAUNCH = 20_000  # what a GPU computes in the time that one more stack takes to start
+NODES_OF_A_LAUNCH = 20_000  # nodes that a GPU computes while one more stack is launched
 
 
 class Simulation:
@@ -119,13 +119,13 @@ class Simulation:
         without, exact = without_each(self.server, before.server, uploads)
         rows = self.global_weights(after)
         reached = accuracy(self.model, rows, self.global_test)
-        found = []
+        contribution = []
         for shared in without.view(len(rows), self.agents_each, -1).unbind(dim=1):
             other = rows.clone()
             other[:, self.agents.shared] = shared.to(rows.dtype)
             left = accuracy(self.model, other, self.global_test)
-            found.append(torch.where(left > 0, (reached - left) / left, torch.nan))
-        return {"contribution": torch.stack(found, dim=1).view_as(exact), "shapley": exact}
+            contribution.append(torch.where(left > 0, (reached - left) / left, torch.nan))
+        return {"contribution": torch.stack(contribution, dim=1).view_as(exact), "shapley": exact}
 
     def evaluate(self, state: FederationState) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return each agent's accuracy on its own test set and whether it predicts one class for
@@ -135,8 +135,8 @@ class Simulation:
         mean of the agents' personal layers.
         """
         local, constant = (
-            found.view(len(self.members), -1).cpu().numpy()
-            for found in self.agents.evaluate(state.agents)
+            rows.view(len(self.members), -1).cpu().numpy()
+            for rows in self.agents.evaluate(state.agents)
         )
         if not self.method.global_model:
             return local, constant, np.full(len(self.members), np.nan)
@@ -165,7 +165,7 @@ class Simulation:
         return FederationState(agents, stack_states([s.server for s in states]))
 
     def close(self) -> None:
-        """Let workers go."""
+        """End the workers."""
         self.agents.close()
 
     def _agents(self, threads: int, rows: int | None, dtype: torch.dtype) -> Agents:
@@ -217,5 +217,5 @@ class Simulation:
         """Return how accurate server models `(..., n, D)` are on lent graphs, `(..., n)`."""
         assert self.validation is not None
         rows = weights.to(self.initial.dtype).view(len(self.members), -1, weights.shape[-1])
-        found = [accuracy(self.model, r, self.validation) for r in rows.unbind(dim=1)]
-        return torch.stack(found, dim=1).view(weights.shape[:-1])
+        reached = [accuracy(self.model, r, self.validation) for r in rows.unbind(dim=1)]
+        return torch.stack(reached, dim=1).view(weights.shape[:-1])

@@ -1,4 +1,4 @@
-"""All that a run needs to go on from a round, as one object and as one file."""
+"""The state of a run after a round, as one object and as one checkpoint file."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def save_state(
 
 def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return tensors as safetensors takes them: on the host, whole, no memory under two names."""
-    found: dict[str, Tensor] = {}
+    named: dict[str, Tensor] = {}
     seen: set[int] = set()
     for name, tensor in tensors.items():
         plain = tensor.detach().cpu().contiguous()
@@ -73,8 +73,8 @@ def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if not whole or plain.data_ptr() in seen:
             plain = plain.clone()
         seen.add(plain.data_ptr())
-        found[name] = plain
-    return found
+        named[name] = plain
+    return named
 
 
 def load_history(path: Path, about: Mapping[str, Any]) -> tuple[int, History]:
@@ -102,7 +102,7 @@ def load_history(path: Path, about: Mapping[str, Any]) -> tuple[int, History]:
 
 
 def load_state(path: Path, device: torch.device) -> FederationState:
-    """Read the state itself; a final one has no moments, and cannot go on."""
+    """Read the state itself; a final one has no moments and cannot be continued."""
     metadata, tensors = _read(path, "")
     tensors = {name: t.to(device) for name, t in tensors.items()}
     server = ServerState(
@@ -119,12 +119,12 @@ def agent_tensors(
     state: AgentsState, prefix: str = "agents.", *, moments: bool = True
 ) -> dict[str, Tensor]:
     """Return the tensors of agents by name, for a file."""
-    found = {f"{prefix}weights": state.weights}
+    named = {f"{prefix}weights": state.weights}
     if moments:
-        found |= {f"{prefix}{f.name}": getattr(state.moments, f.name) for f in fields(Moments)}
+        named |= {f"{prefix}{f.name}": getattr(state.moments, f.name) for f in fields(Moments)}
     if state.own is not None:
-        found |= agent_tensors(state.own, f"{prefix}own.", moments=moments)
-    return found
+        named |= agent_tensors(state.own, f"{prefix}own.", moments=moments)
+    return named
 
 
 def read_agents(tensors: Mapping[str, Tensor], prefix: str = "agents.") -> AgentsState:

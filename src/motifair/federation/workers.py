@@ -1,8 +1,8 @@
-"""Agents in parallel: workers that share the parent's graphs, and rows of memory to talk through.
+"""Worker processes that train agents in parallel, exchanging tensors through shared memory.
 
-Threads would do, were it not for Python's lock: between two matrix products an agent needs it a
-dozen times, and handing it over costs as much as the work. So where the system can fork without
-surprises (Linux) workers are processes that inherit everything as it is; elsewhere threads.
+Threads would contend for the GIL: between two matrix products an agent needs it a dozen times, and
+handing it over takes as long as the work. On Linux workers are forked and inherit the graphs;
+elsewhere they are threads.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Workers:
             ) from error
 
     def close(self) -> None:
-        """Let the workers go."""
+        """End the workers."""
         self._close()
 
 
@@ -92,7 +92,7 @@ def _begin() -> None:
     # An interrupt is for the parent: it asks for the end of the round, which workers finish.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    # A parent that is killed cannot let its workers go; the system then ends them.
+    # A parent that is killed cannot end its workers; the system does.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     torch.set_num_threads(1)
 

@@ -1,4 +1,4 @@
-"""Every method of the comparison as a short recipe."""
+"""Every method as a short class, and how they are found by name."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def reads(method: str, name: str, values: Mapping[str, Any]) -> bool:
 def refuse_unused(config: Config, given: Mapping[str, object]) -> None:
     """Refuse options that were set otherwise than the profile has them, but are not read.
 
-    What merely repeats the profile (as the configuration file of an earlier run does) is let pass.
+    What merely repeats the profile (as the configuration file of an earlier run does) is accepted.
     """
     method = find_method(config.method)
     usual = make_config({"profile": config.profile})

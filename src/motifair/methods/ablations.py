@@ -89,14 +89,14 @@ class WithoutPrototypes(Motifair):
 
 
 class FedAvgWithOwn(Method):
-    """A control: federated averaging whose agents keep a model of their own beside, as motifair's.
+    """A control: federated averaging whose agents train a model of their own, too, as motifair's.
 
-    What of motifair's fairness it has, comes of predicting with both.
+    The part of motifair's fairness that it has comes from predicting with both.
     """
 
     name = "fedavg-own"
     stacked = True
-    summary = "control: FedAvg, predicting with a model of one's own beside"
+    summary = "control: FedAvg, predictions mixed with those of a model of one's own"
     options = Method.options | {"own_weight"}
 
     @property
@@ -108,7 +108,7 @@ class FedAvgWithOwn(Method):
 class FedAvgWithOwnStretched(FedAvgWithOwn):
     """A control: the same with motifair's longer step of the server, and nothing else of it.
 
-    What motifair has beyond this comes of motifs, values, masks or prototypes.
+    What motifair has beyond this comes from motifs, values, masks or prototypes.
     """
 
     name = "fedavg-own-stretched"
@@ -123,7 +123,7 @@ class FedAvgWithOwnStretched(FedAvgWithOwn):
 class RandomRewards(Method):
     """A control: federated averaging with rewards by values drawn anew in each round.
 
-    What fairness this scores, the metric gives for nothing.
+    The fairness that it scores is what the metric gives for nothing.
     """
 
     name = "random-rewards"

@@ -1,4 +1,4 @@
-"""What a method of the comparison is: a few decisions, each with the vanilla answer as default."""
+"""What a method is: a few hooks, each with the answer of federated averaging as default."""
 
 from __future__ import annotations
 
@@ -24,17 +24,23 @@ Memory = dict[str, Tensor]
 class Seen:
     """What the server knows when it values a round, agents in order of name, in float64.
 
-    `updates` are as the method prepared them, `sent` as they were uploaded, `gradients` the mean
-    raw gradients, all `(A, D)`; the rest is `(A,)`: the norm of the last raw gradient, training
-    graphs, diversity (NaN for a method without motifs), value and alignment after the previous
-    round (NaN for who has none yet), the mean of all earlier values (over `rounds` rounds, a tensor
-    without axes). `seed` is the federation's, for methods that draw something; `memory` is what the
-    method itself keeps.
-    `judge` tells how accurate the server's model would be on validation graphs with each of some
-    updates added, `(A, D) -> (A,)`, for methods that ask agents to lend such graphs.
+    Attributes:
+        updates: As the method prepared them, `(A, D)`.
+        sent: As they were uploaded, `(A, D)`.
+        gradients: Mean raw gradients `(A, D)`; None unless the method uses them.
+        gradient_norm: Norm of each agent's last raw gradient, `(A,)`.
+        graphs: Number of training graphs, `(A,)`.
+        diversity: Motif diversity, `(A,)`; NaN for a method without motifs.
+        value: After the previous round, `(A,)`.
+        alignment: After the previous round, `(A,)`; NaN where there is none yet.
+        earlier_mean: Mean of all earlier values, `(A,)`.
+        rounds: Rounds done, a tensor without axes.
+        seed: The federation's, for methods that draw random numbers.
+        memory: What `remember` returned.
+        judge: Function `(A, D) -> (A,)` for the accuracy of the server's model on validation graphs
+            with each of some updates added; None unless agents lend the server such graphs.
 
-    Methods that are `stacked` see several federations at once: everything has one more axis in
-    front, over federations.
+    Methods that are `stacked` see several federations: everything has one more axis in front.
     """
 
     updates: Tensor
@@ -52,7 +58,7 @@ class Seen:
     judge: Callable[[Tensor], Tensor] | None = None
 
     def each(self) -> Iterator[Seen]:
-        """Take several federations apart."""
+        """Yield what is seen of each federation of a stack."""
         for f in range(len(self.graphs)):
             parts = {k.name: getattr(self, k.name) for k in fields(self)}
             own = {k: v[f] for k, v in parts.items() if isinstance(v, Tensor) and v.dim() > 0}
@@ -66,7 +72,7 @@ class Seen:
 
 
 class Method(Component):
-    """A recipe that the round loop follows; as it stands, vanilla federated averaging.
+    """Hooks that a round calls; as they stand, federated averaging.
 
     A subclass overrides what it does differently, and declares hyper-parameters of its own as
     attributes made by `option`. `options` names the options of the configuration beyond data,
@@ -83,7 +89,9 @@ class Method(Component):
     uses_motifs: ClassVar[bool] = False
     mask_up: ClassVar[bool] = False  # whether the number of kept components is rounded up
     validation: ClassVar[float] = 0.0  # share of its training graphs each agent lends the server
-    returning: ClassVar[str] = "server"  # whose model an agent that was away goes on from, or "own"
+    returning: ClassVar[str] = (
+        "server"  # the model that an agent continues from after absence, or "own"
+    )
 
     aggregation: Aggregation = field(init=False, repr=False)
 
@@ -127,12 +135,12 @@ class Method(Component):
 
     @property
     def uses_gradients(self) -> bool:
-        """Whether raw gradients are uploaded beside updates."""
+        """Whether raw gradients are uploaded with the updates."""
         return False
 
     @property
     def own_weight(self) -> float:
-        """The share, in what an agent predicts, of a model that it trains alone beside (η)."""
+        """The share, in what an agent predicts, of a model that it also trains alone (η)."""
         return 0.0
 
     @property

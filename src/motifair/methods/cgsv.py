@@ -136,7 +136,7 @@ class CFFL(SparseRewards):
         return factor.squeeze(-1)
 
     def valuate(self, seen: Seen, alignment: Tensor) -> Tensor:
-        """Smooth, and after some patience remove who falls behind; a removed agent has value 0."""
+        """Smooth, and after some patience remove agents that fall behind: they have value 0."""
         before = seen.value * (seen.rounds > 0)
         here = (before != 0) | (seen.rounds <= self.patience)
         value = self.smoothing * before + (1 - self.smoothing) * alignment

@@ -113,10 +113,10 @@ class Motifair(Method):
 
     def align(self, seen: Seen, weights: Tensor) -> Tensor:
         """φ of this round, or its running mean."""
-        found = self._align(seen, weights)
+        now = self._align(seen, weights)
         rate = self.config.alignment_rate
         known = ~torch.isnan(seen.alignment)
-        return torch.where(known, (1 - rate) * seen.alignment + rate * found, found)
+        return torch.where(known, (1 - rate) * seen.alignment + rate * now, now)
 
     def _align(self, seen: Seen, weights: Tensor) -> Tensor:
         """E7, its leave-one-out form, the others' votes, or E2 with E6."""
@@ -135,14 +135,14 @@ class Motifair(Method):
                     reach(seen.updates, self.steps(seen.graphs)),
                 )
             return alignment_with_peers(steps, seen.gradients, votes, how_far)
-        found = ALIGNMENTS[against](vectors, weights)
+        phi = ALIGNMENTS[against](vectors, weights)
         if against == "shapley":
             # Shapley values add up to 1, cosines to about A: put both on one scale, so that the
             # weight of diversity keeps its meaning.
-            total = found.sum(dim=-1, keepdim=True)
+            total = phi.sum(dim=-1, keepdim=True)
             cosines = ALIGNMENTS["all"](vectors, weights).sum(dim=-1, keepdim=True)
-            found = found * torch.where(total.abs() > 1e-12, cosines / total, 0.0)
-        return found
+            phi = phi * torch.where(total.abs() > 1e-12, cosines / total, 0.0)
+        return phi
 
     def valuate(self, seen: Seen, alignment: Tensor) -> Tensor:
         """E9, or what the chosen valuation makes of the round."""
