@@ -180,7 +180,7 @@ def test_what_cannot_be_predicted_is_a_sentence(result: motifair.Result, folder:
     with pytest.raises(MotifairError, match="run again with out="):
         compared.results["fedavg"].predict([ring()])
     by_hand = replace(result, origin=type(result.origin)())
-    with pytest.raises(MotifairError, match="put together by hand"):
+    with pytest.raises(MotifairError, match=r"not made by motifair\.run"):
         by_hand.predict([ring()])
 
 

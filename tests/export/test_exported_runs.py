@@ -113,7 +113,7 @@ def test_classes_of_agents_own_folders_are_called_as_in_their_files(tmp_path: Pa
 def test_a_run_that_is_not_finished_is_refused(tmp_path: Path) -> None:
     run("planted", out=tmp_path / "run", method="fedavg", **QUICK)
     (tmp_path / "run" / "checkpoint" / "split-000-method.safetensors").unlink()
-    with pytest.raises(MotifairError, match=r"Split 0 stands at round 0 of 4; finish .* resume"):
+    with pytest.raises(MotifairError, match=r"Split 0 is at round 0 of 4; finish .* resume"):
         export_run(tmp_path / "run", tmp_path / "models")
     assert not (tmp_path / "models").exists()
     with pytest.raises(MotifairError, match="holds no run"):

@@ -1,4 +1,4 @@
-"""Where a measured fairness means little: reasons that a reader must know beside the number."""
+"""Reasons why a measured fairness is unreliable, as sentences to print with the number."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import numpy as np
 if TYPE_CHECKING:
     from motifair.experiments.result import Result
 
-FEWEST_TEST_GRAPHS = 5  # below, an accuracy moves in steps of more than .2
+FEWEST_TEST_GRAPHS = 5  # with fewer, an accuracy changes in steps of more than .2
 MOST_CONSTANT = 0.5  # share of models that predict one class
 
 
 def fairness_caveats(result: Result) -> tuple[str, ...]:
-    """Return a sentence for each reason why the fairness of a result means little, if any."""
-    found = (_few_graphs(result), _constant(result), _unreliable(result), _above_bound(result))
-    return tuple(sentence for sentence in found if sentence)
+    """Return one sentence for each reason why the fairness of a result is unreliable."""
+    checks = (_few_graphs, _constant, _unreliable, _above_bound)
+    sentences = (check(result) for check in checks)
+    return tuple(sentence for sentence in sentences if sentence)
 
 
 def _few_graphs(result: Result) -> str:

@@ -1,4 +1,4 @@
-"""Several methods on the same splits, with the same baselines, and what can be said of them."""
+"""Compare several methods on the same splits, against the same trainings alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from motifair.graphs.dataset import Objects
 from motifair.methods import Method, all_methods, find_method, method_settings, reads
 
 COMPARED = ("personalised_accuracy", "global_accuracy", "fairness")
-BESIDE = (
+OTHER_MEASURES = (
     "gain", "worst_gain", "worse_off", "rank_fairness", "payoff_gini", "payoff_jain",
     "value_payoff", "contribution_payoff", "uploaded", "downloaded",
 )  # fmt: skip
@@ -32,15 +32,17 @@ BESIDE = (
 
 @dataclass(frozen=True)
 class Comparison:
-    """Results of several methods on the same splits, of `compare`; a table in a notebook.
+    """Results of several methods on the same splits, as `compare` returns them.
+
+    Shown as a table in a notebook.
 
     Attributes:
         results: the result of each method, by name.
         baseline: the method that the others are compared with.
 
     >>> import motifair
-    >>> found = motifair.compare("PROTEINS", methods="fedavg,motifair")  # doctest: +SKIP
-    >>> found.results["motifair"].mean["fairness"]  # doctest: +SKIP
+    >>> comparison = motifair.compare("PROTEINS", methods="fedavg,motifair")  # doctest: +SKIP
+    >>> comparison.results["motifair"].mean["fairness"]  # doctest: +SKIP
     """
 
     results: Mapping[str, Result]
@@ -48,22 +50,24 @@ class Comparison:
 
     @property
     def first(self) -> Result:
-        """Any one of the results: what all of them share."""
+        """The first result, to read what all of them have in common."""
         return next(iter(self.results.values()))
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row for each method and compared metric.
 
-        `mean`, `low`, `high`: over splits. `difference` to the baseline method with its bootstrap
-        interval, Wilcoxon's p after Holm's correction over methods, mean `rank` over splits, and
-        the figure the paper prints, where there is one.
+        Columns: `mean`, `low`, `high` over splits; `difference` to the baseline method with its
+        bootstrap interval; `p_holm`, Wilcoxon's p after Holm's correction over methods; `rank`,
+        the mean over splits; `published`, the paper's figure, or NaN.
         """
         frames = [self._metric_frame(metric) for metric in COMPARED]
         return pd.concat(frames, ignore_index=True)
 
     def measures(self) -> pd.DataFrame:
-        """Return one row for each method with what stands beside the fairness."""
-        rows = [{"method": m, **{k: r.mean[k] for k in BESIDE}} for m, r in self.results.items()]
+        """Return one row for each method with the measures in addition to the compared metrics."""
+        rows = [
+            {"method": m, **{k: r.mean[k] for k in OTHER_MEASURES}} for m, r in self.results.items()
+        ]
         return pd.DataFrame(rows).set_index("method")
 
     def _repr_html_(self) -> str:
@@ -86,7 +90,7 @@ class Comparison:
         write_json(folder / "comparison.json", self.to_json())
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as plain values."""
+        """Return the comparison as values that JSON can hold."""
         return {
             "dataset": self.first.config.dataset,
             "baseline": self.baseline,
@@ -127,7 +131,7 @@ class Comparison:
 
 
 def choose_methods(words: str) -> list[str]:
-    """Read `all` or names joined by commas."""
+    """Return the methods named by `all` or by names joined by commas; refuse fewer than two."""
     if words == "all":
         return list(all_methods())
     names = [w.strip() for w in words.split(",") if w.strip()]
@@ -158,18 +162,18 @@ def compare(
     Arguments:
         dataset, config, out, data_dir, device, threads, memory, callbacks, progress: as for `run`.
             In `out` each method has a folder.
-        methods: `all`, names joined by commas, or a list of names, subclasses of
-            `Method` and instances of such.
-        baseline: the method that others are compared with; default fedavg, or the first.
-        **options: any option of `Config` but `method`, which a `config` may have, but is not used;
-            an option of the mechanism goes to the methods that use it.
+        methods: `all`, names joined by commas, or a list of names, subclasses of `Method` or
+            their instances.
+        baseline: the method that the others are compared with; default fedavg, else the first.
+        **options: any option of `Config` except `method`; the method of `config` is ignored. An
+            option of the mechanism is passed to the methods that use it.
 
     Returns:
         The results by method, with paired differences to the baseline.
 
     >>> small = {"agents": 3, "rounds": 2, "hidden": 8, "device": "cpu", "threads": 1}
-    >>> found = compare(methods="fedavg,self-train", **small)
-    >>> list(found.results), found.to_frame()["metric"].nunique()
+    >>> comparison = compare(methods="fedavg,self-train", **small)
+    >>> list(comparison.results), comparison.to_frame()["metric"].nunique()
     (['fedavg', 'self-train'], 3)
     """
     if "method" in options:
@@ -193,9 +197,10 @@ def make_plans(
     options: Mapping[str, Any],
     **where: Any,
 ) -> dict[str, Plan]:
-    """Check a comparison; an option of the mechanism, or of a method, goes to those that use it.
+    """Check a comparison and return the plan of each method.
 
-    `methods` has, by name, the options that are meant for one method alone.
+    An option of the mechanism or of a component is passed to the methods that use it, and refused
+    if none does. `methods` maps each name to the options of that method alone.
     """
     usual = make_config({"profile": options.get("profile", "default")})
     for name, value in options.items():
@@ -219,7 +224,7 @@ def execute_all(
     stop: Callable[[], bool] = lambda: False,
     callbacks: Sequence[Callback] = (),
 ) -> Comparison:
-    """Run all plans, or what is left of them in `out`: a folder for each method, one for all."""
+    """Run all plans, or continue them in `out`, in a folder for each method; compare results."""
     reference = baseline or ("fedavg" if "fedavg" in plans else next(iter(plans)))
     if reference not in plans:
         raise MotifairError(f"The baseline {reference} is not among the methods; add it.")

@@ -1,9 +1,9 @@
-"""The trainings a run is made of, and how many of them go side by side.
+"""The training jobs of a run, and how they are stacked on a GPU.
 
-On each split a run trains agents alone, alone again, and by the method, each with its own seed:
-results are compared with trainings that share no random bit with them. Each of these is a job with
-a file of its own, so that it can be resumed whatever the others did. On a CPU jobs run one after
-another; on a GPU as many at once as its memory holds.
+On each split a run trains agents alone, alone again, and by the method, each with its own seed, so
+that compared trainings share no random numbers. Each of these is a job with its own checkpoint
+file and can be resumed independently of the others. On a CPU jobs run one after another; on a GPU
+as many at once as fit into its memory.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ PARTS = (*ALONE, "method")
 
 
 class Progress(Protocol):
-    """Hears of every job: as it goes, or that it is done."""
+    """Progress display that is notified of every job."""
 
     def part(self, split: int, name: str) -> Callback:
-        """Return a callback for a job that starts."""
+        """Return a callback for the rounds of a job that starts."""
         ...
 
     def skip(self, split: int, name: str) -> None:
-        """Hear of a job that was finished earlier."""
+        """Called for a job that was finished earlier."""
         ...
 
     def stacked(self, jobs: int) -> None:
-        """Hear that so many jobs go side by side."""
+        """Called before `jobs` jobs are trained together in a stack."""
         ...
 
 
 @dataclass(frozen=True)
 class Job:
-    """One training on one split: which part of the run it is, and where it is kept."""
+    """One training on one split: its part of the run, and its checkpoint file."""
 
     number: int
     part: str
@@ -60,19 +60,19 @@ class Job:
 
 @dataclass(frozen=True)
 class Finished:
-    """What a job leaves."""
+    """The data split and the history of a finished job."""
 
     split: Split
     history: History
 
 
 def checkpoint_path(folder: Path, number: int, part: str) -> Path:
-    """Return the file of a job in the folder of a run."""
+    """Return the checkpoint file of a job in the folder of a run."""
     return folder / "checkpoint" / f"split-{number:03d}-{part}.safetensors"
 
 
 def list_jobs(plan: Plan, out: Path | None, baselines: Path | None) -> list[Job]:
-    """List the jobs of a run."""
+    """Return the jobs of a run, split by split."""
 
     def path(number: int, part: str) -> Path | None:
         folder = out if part == "method" else baselines
@@ -88,12 +88,12 @@ def run_jobs(
     stop: Callable[[], bool],
     callbacks: Sequence[Sequence[Callback]] = (),
 ) -> tuple[dict[tuple[int, str], Finished], dict[str, Any]]:
-    """Do what is left of all jobs; return what they found, and how they were laid out.
+    """Run all unfinished jobs; return every job by split and part, and how they were stacked.
 
-    `callbacks` has some for each split, which hear of the method's own job.
+    `callbacks` has a list for each split, called in the rounds of the method's own job.
     """
     splits: dict[int, Split] = {}
-    found: dict[tuple[int, str], Finished] = {}
+    finished: dict[tuple[int, str], Finished] = {}
     left = []
     for job in jobs:
         splits[job.number] = splits.get(job.number) or split_data(plan, job.number)
@@ -101,7 +101,7 @@ def run_jobs(
         if history is None:
             left.append(job)
             continue
-        found[job.number, job.part] = Finished(splits[job.number], history)
+        finished[job.number, job.part] = Finished(splits[job.number], history)
         if progress is not None:
             progress.skip(job.number, job.part)
     for group in _groups(plan, left, splits):
@@ -109,13 +109,14 @@ def run_jobs(
             progress.stacked(len(group.jobs))
         histories = _run_group(plan, group, progress, stop, callbacks)
         for job, history in zip(group.jobs, histories, strict=True):
-            found[job.number, job.part] = Finished(splits[job.number], history)
-    return found, {"jobs_in_a_stack": max(f.history.side_by_side for f in found.values())}
+            finished[job.number, job.part] = Finished(splits[job.number], history)
+    largest = max(job.history.side_by_side for job in finished.values())
+    return finished, {"jobs_in_a_stack": largest}
 
 
 @dataclass(frozen=True)
 class _Group:
-    """Jobs that go side by side, their members, and how far they are."""
+    """Jobs that are trained in one stack, their members, and the rounds already done."""
 
     config: Config
     jobs: tuple[Job, ...]
@@ -124,18 +125,18 @@ class _Group:
 
 
 def _groups(plan: Plan, jobs: Sequence[Job], splits: dict[int, Split]) -> Iterator[_Group]:
-    """Group jobs for stacks: of one method, after as many rounds, and of equal inputs."""
+    """Yield stacks of jobs with the same method, rounds done and input width."""
     alike: dict[object, list[Job]] = {}
     for number, job in enumerate(jobs):
         kind = "method" if job.part == "method" else "alone"
-        # On a CPU jobs keep their order, and none is read before its turn.
+        # On a CPU jobs keep their order, and none is loaded before its turn.
         alike.setdefault((kind, _done(plan, job)) if plan.memory else number, []).append(job)
     for group in alike.values():
         yield from _stacks(plan, group, splits)
 
 
 def _stacks(plan: Plan, jobs: Sequence[Job], splits: dict[int, Split]) -> Iterator[_Group]:
-    """Group jobs of one method and after as many rounds by inputs and memory."""
+    """Yield stacks of jobs with the same method and rounds done, by input width and memory."""
     config, done = _config(plan, jobs[0]), _done(plan, jobs[0])
     for stack in pack(
         ((job, _members(plan, job, splits[job.number])) for job in jobs),
@@ -151,9 +152,9 @@ def _run_group(
     group: _Group,
     progress: Progress | None,
     stop: Callable[[], bool],
-    hears: Sequence[Sequence[Callback]],
+    method_callbacks: Sequence[Sequence[Callback]],
 ) -> list[History]:
-    """Run jobs to their end, from their files where there are some."""
+    """Run jobs to their end, from their checkpoints if any; return their histories."""
     simulation = Simulation(
         group.config,
         group.members[0] if len(group.jobs) == 1 else group.members,
@@ -169,14 +170,14 @@ def _run_group(
     pace = Pace()
     callbacks: list[list[Callback]] = [[] for _ in group.jobs]
     for job, calls in zip(group.jobs, callbacks, strict=True):
-        calls.append(_RefuseOverflow(group.config.learning_rate))  # before anything is kept
+        calls.append(_RefuseOverflow(group.config.learning_rate))  # before anything is saved
         if progress is not None:
             calls.append(progress.part(job.number, job.part))
         if job.path is not None:
             about = plan.about(_seed(plan, job), job.part)
             calls.append(Checkpoint(job.path, about, pace))
-        if hears and job.part == "method":
-            calls.extend(hears[job.number])
+        if method_callbacks and job.part == "method":
+            calls.extend(method_callbacks[job.number])
     with closing(simulation):
         run_rounds(
             simulation,
@@ -190,7 +191,7 @@ def _run_group(
 
 
 class _RefuseOverflow(Callback):
-    """Ends a run whose last step, which no further round looks at, has left models overflowing."""
+    """Refuse models that overflowed in the last round, which no later round would notice."""
 
     def __init__(self, learning_rate: float) -> None:
         self.learning_rate = learning_rate
@@ -214,14 +215,14 @@ def _load(plan: Plan, group: _Group) -> tuple[list[FederationState], list[Histor
 
 
 def _done(plan: Plan, job: Job) -> int:
-    """Return how many rounds of a job were done earlier."""
+    """Return how many rounds of a job its checkpoint has."""
     if job.path is None or not job.path.exists():
         return 0
     return load_history(job.path, plan.about(_seed(plan, job), job.part))[0]
 
 
 def _finished(plan: Plan, job: Job) -> History | None:
-    """Return the history of a job that was finished earlier."""
+    """Return the history of a job that was finished earlier, else None."""
     if job.path is None or not job.path.exists():
         return None
     done, history = load_history(job.path, plan.about(_seed(plan, job), job.part))

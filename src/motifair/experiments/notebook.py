@@ -1,4 +1,4 @@
-"""Results as small HTML tables for notebooks: escaped, without scripts."""
+"""Render results as small HTML tables for notebooks: escaped, without scripts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_ROWS = 30
 
 
 def result_html(result: Result) -> str:
-    """Return the summary, and a row for each agent (one split) or each split (several)."""
+    """Return the summary, with a row for each agent (one split) or each split (several)."""
     title, *lines = repr(result).splitlines()
     summary = "".join(f"{escape(line.strip())}<br>" for line in lines)
     table = agents_table(result) if len(result.splits) == 1 else splits_table(result)
@@ -34,11 +34,11 @@ def result_html(result: Result) -> str:
 
 
 def comparison_html(comparison: Comparison) -> str:
-    """Return a row for each method, and how to read it."""
+    """Return a row for each method, with a note on how to read it."""
     return f"<div>{comparison_table(comparison).to_html()}</div>"
 
 
 def sweep_html(sweep: Sweep) -> str:
-    """Return a row for each setting: its options and the metrics that matter."""
+    """Return a row for each setting: its options and the main metrics."""
     table = sweep_table(sweep)
     return f"<div><strong>{escape(table.title)}</strong>{table.to_html()}</div>"

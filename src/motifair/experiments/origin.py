@@ -1,4 +1,4 @@
-"""Where a result comes from: what reports and predictions need beyond its numbers."""
+"""The plan, folder and final models of a result, for reports and predictions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ class Origin:
         if self.known_plan is not None:
             return self.known_plan
         if self.folder is None:
-            raise MotifairError("This result was put together by hand; use one of motifair.run.")
+            raise MotifairError(
+                "This result was not made by motifair.run, so it has no plan; use one that was."
+            )
         return read_plan(self.folder)
 
     @property
@@ -54,7 +56,7 @@ class Origin:
         return {"device": "cpu", "threads": 1, "memory": 0, "data_dir": None}
 
     def save_models(self, out: Path, histories: Sequence[History]) -> None:
-        """Write or copy the final states, as far as there are any, to the folder of a result."""
+        """Write or copy the final states that exist to the folder of a result."""
         if self.folder is not None and self.folder.resolve() == out.resolve():
             return
         with file_errors():
@@ -65,18 +67,18 @@ class Origin:
                 about = self.plan.about(self.plan.config.seed + split, "method")
                 save_state(path, self.states[split], history, about, final=True)
             elif self.folder is not None:
-                there = checkpoint_path(self.folder, split, "method")
-                if there.exists():
-                    write_atomic(path, there.read_bytes())
+                source = checkpoint_path(self.folder, split, "method")
+                if source.exists():
+                    write_atomic(path, source.read_bytes())
 
     def final_state(self, split: int) -> FederationState:
-        """Return how a split of the method ended."""
+        """Return the state of a split after the last round; refuse if its models were not kept."""
         if split in self.states:
             return self.states[split]
         if self.folder is None:
             raise MotifairError(
                 "This result has not kept its models; run again with out= and a folder, and use "
-                "the result of that."
+                "that result."
             )
         path = checkpoint_path(self.folder, split, "method")
         if not path.exists():
@@ -88,26 +90,26 @@ class Origin:
 
 
 def finished(plan: Plan, folder: Path, split: int) -> tuple[FederationState, History]:
-    """Read how the method ended on a split; refuse one that has not."""
+    """Return the final state and history of the method on a split; refuse an unfinished one."""
     path = checkpoint_path(folder, split, "method")
     about = plan.about(plan.config.seed + split, "method")
     done, history = load_history(path, about) if path.exists() else (0, None)
     if history is None or done < plan.config.rounds:
         raise MotifairError(
-            f"Split {split} stands at round {done} of {plan.config.rounds}; finish the run "
+            f"Split {split} is at round {done} of {plan.config.rounds}; finish the run "
             "with motifair resume first."
         )
     return load_state(path, torch.device("cpu")), history
 
 
 class KeepFinalState(Callback):
-    """Keeps the models of a split in memory when it ends."""
+    """Keep the final models of a split in memory."""
 
     def __init__(self) -> None:
         self.state: FederationState | None = None
 
     def on_end(self, state: FederationState, history: History) -> None:
-        """Copy to the host; the optimiser's moments are of no use any more."""
+        """Copy the state to the host, without the optimiser's moments."""
         server = state.server
         tensors = {name: getattr(server, name).cpu().clone() for name in SERVER_TENSORS}
         memory = {name: tensor.cpu().clone() for name, tensor in server.memory.items()}

@@ -18,11 +18,11 @@ def pack(
     """Group items of equal shape into stacks that fit into `memory`, in the order of `items`.
 
     Args:
-        items: The federations; an item is taken from them when it is needed.
+        items: The federations, consumed lazily.
         shape: Returns what all items of a stack must have in common.
         need: Returns the bytes that an item needs.
         memory: Bytes for a stack; an item that needs more is a stack of its own. With 0, as on a
-            CPU, every item is.
+            CPU, so is every item.
 
     >>> list(pack(["a", "bb", "c", "dd"], shape=len, need=len, memory=2))
     [['bb'], ['a', 'c'], ['dd']]

@@ -1,4 +1,4 @@
-"""What a run is before it starts: options, data and device, all checked."""
+"""The checked plan of a run: options, data and device."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ from motifair.methods import (
     refuse_unused,
 )
 
-Given = str | Path | Objects | Config | None  # what `run` and the like take first
+Given = str | Path | Objects | Config | None  # first argument of `run`, `compare` and `sweep`
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A run that was checked and can start: configuration, data and where to compute."""
+    """A checked run that can start: configuration, data and device."""
 
     config: Config
     data: Dataset
     device: torch.device
     threads: int
     data_dir: Path | None
-    memory: int = 0  # bytes that a stack of splits may take, on a GPU
+    memory: int = 0  # bytes for a stack of splits, on a GPU
 
     @property
     def inputs(self) -> Inputs:
-        """What of the graphs is used, and what is ignored."""
+        """Which parts of the graphs are used, and which are ignored."""
         motifs = make_method(self.config).uses_motifs
         return describe_inputs(self.data, self.config.features, motifs=motifs)
 
     def environment(self) -> dict[str, Any]:
-        """Return what else decides the last bit of a result."""
+        """Return device, threads, memory and data folder, which may change a result's last bit."""
         return {
             "device": str(self.device),
             "threads": self.threads,
@@ -55,7 +55,7 @@ class Plan:
         }
 
     def about(self, seed: int, part: str) -> dict[str, Any]:
-        """Return what must agree when a part of a run goes on, or serves another method."""
+        """Return what must match to continue a part from a checkpoint, or to share it."""
         config = self.config if part == "method" else alone(self.config)
         device = self.device.type
         return {"config": config.digest(), "device": device, "seed": seed, "part": part}
@@ -64,9 +64,9 @@ class Plan:
 def join_settings(
     dataset: Given, config: Config | None, options: Mapping[str, Any]
 ) -> tuple[str | Path | Objects, dict[str, Any]]:
-    """Return the dataset and the options that were set: those of `config`, under the others.
+    """Return the dataset and the options that were set; `options` override those of `config`.
 
-    The configuration may stand in the place of the dataset, which it then names.
+    A configuration may be given instead of the dataset, which it then names.
     """
     if isinstance(dataset, Config):
         if config is not None:
@@ -91,10 +91,10 @@ def make_plan(
     threads: int | None = None,
     memory: float | None = None,
 ) -> Plan:
-    """Check everything a user can get wrong, before anything is written."""
+    """Check options, data and device before anything is written; return the plan."""
     if isinstance(dataset, Path):
         dataset = str(dataset)
-    # Where datasets are is remembered, so that a run can go on from a shell that does not know.
+    # The data folder is stored, so that a run can continue where MOTIFAIR_DATA is not set.
     by_name = isinstance(dataset, str) and dataset not in GENERATED
     folder = data_folder(None if data_dir is None else Path(data_dir)) if by_name else None
     name = dataset if isinstance(dataset, str) else OWN
@@ -124,7 +124,7 @@ def make_plan(
 
 
 def _with_owners(config: Config, data: Dataset, given: Mapping[str, Any]) -> Config:
-    """Where the data say who holds what, that is the partition unless another one is asked for."""
+    """Return the configuration with the data's own partition, unless another one is set."""
     if data.owner is None:
         return config
     if "partition" not in given:
@@ -140,7 +140,7 @@ def _with_owners(config: Config, data: Dataset, given: Mapping[str, Any]) -> Con
 
 
 def _check_domains(config: Config, data: Dataset) -> None:
-    """Refuse to share all parameters between datasets whose inputs do not mean the same."""
+    """Refuse to share all parameters between datasets whose inputs differ in meaning."""
     what = {"label": "labels", "attributes": "attributes"}.get(config.features)
     if len(data.schemas) > 1 and what and make_method(config).share == "all":
         raise MotifairError(
@@ -151,7 +151,7 @@ def _check_domains(config: Config, data: Dataset) -> None:
 
 
 def choose_device(name: str) -> torch.device:
-    """Turn `auto`, `cpu` or `cuda` into a device that is there."""
+    """Return the device for `auto`, `cpu` or `cuda`; refuse one that is not available."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name not in ("cpu", "cuda"):
@@ -162,10 +162,10 @@ def choose_device(name: str) -> torch.device:
 
 
 def choose_memory(gigabytes: float | None, device: torch.device) -> int:
-    """Return how many bytes a stack may take: as asked, or 80 % of what is free."""
+    """Return the bytes for a stack: `gigabytes` GiB, or 80 % of the free memory; 0 on a CPU."""
     if device.type == "cpu":
         if gigabytes is not None:
-            raise MotifairError("On a CPU splits go one after another; leave --memory out.")
+            raise MotifairError("On a CPU splits run one after another; leave --memory out.")
         return 0
     free, _ = torch.cuda.mem_get_info(device)
     if gigabytes is None:
@@ -178,7 +178,7 @@ def choose_memory(gigabytes: float | None, device: torch.device) -> int:
 
 
 def split_data(plan: Plan, number: int) -> Split:
-    """Make data split `number`; the embedded dataset is generated anew for each seed."""
+    """Return data split `number`; the embedded dataset is generated again for each seed."""
     c = plan.config
     seed = c.seed if c.fixed_split else c.seed + number
     data = plan.data
@@ -198,13 +198,13 @@ def split_data(plan: Plan, number: int) -> Split:
 def write_config(
     out: Path, config: Config, environment: Mapping[str, Any], inputs: Mapping[str, Any]
 ) -> None:
-    """Write `config.json` to the folder of a run: what `read_plan` reads."""
+    """Write `config.json`, which `read_plan` reads, to the folder of a run."""
     content = {"options": config.to_json(), "environment": environment, "inputs": inputs}
     write_json(out / "config.json", content)
 
 
 def read_plan(out: Path) -> Plan:
-    """Read the plan of an earlier run, to be executed in the same folder."""
+    """Return the plan of an earlier run, to continue it in the same folder."""
     if not (out / "config.json").exists():
         raise MotifairError(f"{out} holds no run; give the folder that --out named.")
     stored = read_json(out / "config.json")
@@ -217,7 +217,7 @@ def read_plan(out: Path) -> Plan:
     if options["dataset"] == OWN:
         raise MotifairError(
             "This run's graphs were given in Python; call motifair.run with the same graphs and "
-            f"out='{out}' to go on."
+            f"out='{out}' to continue."
         )
     dataset = options.pop("dataset")
     config = make_config({**options, "dataset": dataset})
@@ -229,9 +229,9 @@ def read_plan(out: Path) -> Plan:
 
 
 def alone(config: Config) -> Config:
-    """Return the same training without a federation, evaluated only at its end.
+    """Return the configuration of the same training without a federation, evaluated at its end.
 
-    What only a mechanism reads is reset, so that all methods have one and the same baseline.
+    Options of the mechanism are reset, so that all methods share one baseline.
     """
     usual = Config(profile="paper")
     other = ("profile", "splits")

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from motifair.experiments.jobs import PARTS
-from motifair.experiments.jobs import Progress as HearsOfJobs
+from motifair.experiments.jobs import Progress as JobProgress
 from motifair.experiments.plan import Plan
 from motifair.federation.callbacks import Callback
 from motifair.federation.history import History
@@ -26,10 +26,10 @@ WORDS = {"alone": "alone", "alone-again": "alone again"}
 @contextmanager
 def show_progress(
     plans: Mapping[str, Plan], wanted: bool | None
-) -> Iterator[Callable[[Plan], HearsOfJobs | None]]:
-    """Show the progress of plans on the standard error; yield what is told that a plan begins.
+) -> Iterator[Callable[[Plan], JobProgress | None]]:
+    """Show the progress of plans on the standard error; yield a function to call as a plan begins.
 
-    With `wanted=None` it is shown in a notebook and where the standard error is a terminal.
+    With `wanted=None` it is shown in a notebook and if the standard error is a terminal.
     """
     console = Console(stderr=True)
     if wanted is None:
@@ -42,9 +42,9 @@ def show_progress(
 
 
 class RunProgress:
-    """Shows rounds over all parts of runs, the accuracy so far and the time left.
+    """Show rounds over all parts of runs, the accuracy so far and the time left.
 
-    Runs go by the names that tell them apart. Trainings alone that several runs share are counted
+    `plans` has the runs by the names to show. Trainings alone that several runs share are counted
     once.
     """
 
@@ -73,13 +73,13 @@ class RunProgress:
         self.display.stop()
 
     def begin(self, plan: Plan) -> RunProgress:
-        """Note that another of the plans begins."""
+        """Set the plan that begins; return the progress of its jobs."""
         self.name = next(name for name, other in self.plans.items() if other is plan)
         self.plan = plan
         return self
 
     def part(self, split: int, name: str) -> Callback:
-        """Return a callback for a part that starts."""
+        """Return a callback for the rounds of a part that starts."""
         self.counted.add(_key(self.name, self.plan, split, name))
         return _Part(self, self._words(split, name))
 
@@ -92,11 +92,11 @@ class RunProgress:
             self.show(self.plan.config.rounds, self._words(split, name), "done earlier")
 
     def stacked(self, jobs: int) -> None:
-        """Say that so many trainings go side by side."""
+        """Print how many trainings run together."""
         self.console.print(f"{jobs} trainings side by side on the GPU", highlight=False)
 
     def show(self, rounds: int, description: str, note: str) -> None:
-        """Move on by some rounds."""
+        """Advance by `rounds` and update the display."""
         self.done += rounds
         fresh = max(self.done - self.skipped, 1)
         left = (time.monotonic() - self.started) / fresh * (self.total - self.done)
@@ -108,7 +108,7 @@ class RunProgress:
 
 
 def _key(name: str, plan: Plan, split: int, part: str) -> tuple[str, int, str]:
-    """Tell parts of runs apart: trainings alone by what decides them."""
+    """Return a key for a part; trainings alone with the same configuration have the same key."""
     return (name if part == "method" else plan.about(0, part)["config"]), split, part
 
 
@@ -160,10 +160,10 @@ class _TerminalBar:
 
 
 class _NotebookBar:
-    """A bar in a cell's output; rich would need ipywidgets for it, this needs IPython alone."""
+    """Progress bar in a cell's output; rich's needs ipywidgets, this one only IPython."""
 
     def __init__(self, total: int) -> None:
-        self.total, self.said = total, 0.0
+        self.total, self.updated = total, 0.0
         self.handle: Any = None
 
     def start(self) -> None:
@@ -172,14 +172,14 @@ class _NotebookBar:
         self.handle = display(HTML(self._html(0, "starting")), display_id=True)
 
     def stop(self) -> None:
-        """Leave the bar as it stands."""
+        """Leave the bar as it is."""
 
     def update(self, done: int, description: str, note: str, left: float) -> None:
         from IPython.display import HTML
 
         now = time.monotonic()
-        if now - self.said >= SECONDS_BETWEEN_UPDATES or done >= self.total:
-            self.said = now
+        if now - self.updated >= SECONDS_BETWEEN_UPDATES or done >= self.total:
+            self.updated = now
             words = f"{description}: {done} of {self.total} rounds, {note}, {left:.0f} s left"
             self.handle.update(HTML(self._html(done, words)))
 
@@ -189,18 +189,18 @@ class _NotebookBar:
 
 class _Lines:
     def __init__(self, console: Console, total: int) -> None:
-        self.console, self.total, self.said = console, total, time.monotonic()
+        self.console, self.total, self.updated = console, total, time.monotonic()
 
     def start(self) -> None:
-        """Say nothing yet."""
+        """Print nothing."""
 
     def stop(self) -> None:
-        """Say nothing more."""
+        """Print nothing."""
 
     def update(self, done: int, description: str, note: str, left: float) -> None:
         now = time.monotonic()
-        if now - self.said >= SECONDS_BETWEEN_LINES or done >= self.total:
-            self.said = now
+        if now - self.updated >= SECONDS_BETWEEN_LINES or done >= self.total:
+            self.updated = now
             self.console.print(
                 f"{description}: {done} of {self.total} rounds, {note}, {left:.0f} s left",
                 highlight=False,

@@ -1,4 +1,4 @@
-"""The figures that the paper prints, to stand beside ours."""
+"""The figures published in the paper, for comparison with ours."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ METRICS = {
 
 @cache
 def published_table() -> pd.DataFrame:
-    """Return the printed figures, a row for each table, dataset, method and metric."""
+    """Return the published figures, one row for each table, dataset, method and metric."""
     with files("motifair.experiments").joinpath("published.csv").open() as file:
         return pd.read_csv(file, comment="#")
 
 
 def published(dataset: str, method: str, metric: str) -> float:
-    """Return the printed figure, NaN where there is none.
+    """Return the published figure, or NaN if there is none.
 
     >>> published("PROTEINS", "fedavg", "fairness")
     0.7

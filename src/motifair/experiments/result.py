@@ -1,4 +1,4 @@
-"""What a run found: a summary over splits, the agents, and every round."""
+"""The result of a run: a summary over splits, the agents, and every round."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ METRICS = (
 
 @dataclass(frozen=True)
 class SplitResult:
-    """One data split: what agents reach alone (twice) and together, and what they are paid.
+    """One data split: accuracies of agents alone (twice) and in the federation, and payoffs.
 
-    The two trainings alone share their graphs with the method's, and no random bit with it or
-    with each other. Fairness, gain and who is worse off are measured against the first.
+    The two trainings alone use the same graphs as the method, but share no random numbers with it
+    or with each other. Fairness, gain and `worse_off` are measured against the first.
     """
 
     seed: int
@@ -70,12 +70,12 @@ class SplitResult:
     @property
     def one_class(self) -> np.ndarray:
         """Which agents predict the same class for all their test graphs after the last round."""
-        found: np.ndarray = self.history.columns["one_class"][-1]
-        return found
+        final: np.ndarray = self.history.columns["one_class"][-1]
+        return final
 
     @property
     def compensation_paid(self) -> np.ndarray:
-        """What each agent was paid for late contribution, in money, `(rounds, agents)`.
+        """Payments to each agent for late contribution, in money, `(rounds, agents)`.
 
         The history has μ_i itself, in units of value. Payoffs of a round add up to its budget.
         """
@@ -86,7 +86,7 @@ class SplitResult:
         return paid
 
     def metrics(self) -> dict[str, float]:
-        """Return the numbers of this split, named as in `METRICS`."""
+        """Return the metrics of this split, named as in `METRICS`."""
         gain = self.accuracy - self.alone
         payoff = self.history.columns["payoff"].sum(axis=0)
         return {
@@ -116,7 +116,7 @@ class SplitResult:
         return {"seed": self.seed, **metrics, "fairness_ci95": list(interval)}
 
     def agents_frame(self) -> pd.DataFrame:
-        """Return one row for each agent: what it brought, what it got, what it was paid.
+        """Return one row for each agent: data, value, rewards, payoffs and accuracies.
 
         `payoff` and `compensation`, which is part of it, are money, summed over rounds.
         """
@@ -150,16 +150,16 @@ class SplitResult:
 
 @dataclass(frozen=True, repr=False)
 class Result:
-    """What a method came to on all splits of a dataset: of `run`, or read by `load_result`.
+    """The result of a method on all splits of a dataset, from `run` or `load_result`.
 
     `print(result)` is a summary, in a notebook it is a table.
 
     Attributes:
         config: the options, as they were resolved.
         splits: the result of each data split.
-        seconds: how long it took.
+        seconds: duration of the run.
         environment: versions, device and inputs.
-        origin: where models and data are.
+        origin: the plan, folder and models.
 
     >>> import motifair
     >>> result = motifair.run(method="fedavg", agents=3, rounds=2, hidden=8, device="cpu")
@@ -177,12 +177,12 @@ class Result:
 
     @property
     def inputs(self) -> Mapping[str, Sequence[str]]:
-        """What of the graphs the run `uses` and what it `ignores`."""
+        """Which parts of the graphs the run `uses` and which it `ignores`."""
         inputs: Mapping[str, Sequence[str]] = self.environment.get("inputs", {})
         return inputs
 
     def get_split(self, number: int) -> SplitResult:
-        """Return one of the splits, numbered from 0; refuse one that is not there."""
+        """Return a split by number, from 0; refuse a number out of range."""
         if not 0 <= number < len(self.splits):
             raise MotifairError(
                 f"The run has {len(self.splits)} splits, numbered from 0; there is no {number}."
@@ -198,27 +198,27 @@ class Result:
     def ci95(self) -> dict[str, tuple[float, float]]:
         """Each metric's 95 % interval: Student's over splits.
 
-        With one split the fairness has Fisher's interval over agents; the others have none.
+        With one split the fairness has Fisher's interval over agents; other metrics have none.
         """
-        found = {m: _possible(m, mean_interval(v)[1:]) for m, v in self._values().items()}
+        intervals = {m: _possible(m, mean_interval(v)[1:]) for m, v in self._values().items()}
         if len(self.splits) == 1:
             low, high = self.splits[0].to_json()["fairness_ci95"]
-            found["fairness"] = (low, high)
-        return found
+            intervals["fairness"] = (low, high)
+        return intervals
 
     @property
     def fairness_bound(self) -> float:
-        """About the most fairness that can be measured here: √ of the retest reliability."""
+        """Approximate upper bound of the measurable fairness: √ of the retest reliability."""
         return fairness_bound(self.mean["fairness_retest"])
 
     @property
     def fairness_undefined(self) -> int:
-        """In how many splits the fairness is undefined because an accuracy does not vary."""
+        """Number of splits whose fairness is undefined because an accuracy does not vary."""
         return sum(math.isnan(v) for v in self._values()["fairness"])
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """Sentences that say why the fairness means little here, if it does."""
+        """Reasons why the fairness is unreliable here, as sentences; empty if there are none."""
         return fairness_caveats(self)
 
     @property
@@ -229,13 +229,13 @@ class Result:
         return frame[["split", *[c for c in frame if c != "split"]]]
 
     def to_frame(self) -> pd.DataFrame:
-        """One row for each split and agent."""
+        """Return one row for each split and agent."""
         frames = [s.agents_frame().assign(split=k) for k, s in enumerate(self.splits)]
         frame = pd.concat(frames, ignore_index=True)
         return frame[["split", *[c for c in frame if c != "split"]]]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the summary as plain values."""
+        """Return the summary as values that JSON can hold."""
         return {
             "method": self.config.method,
             "dataset": self.config.dataset,
@@ -290,7 +290,7 @@ class Result:
         """Write the result to a folder from which `load_result` reads it back, with its models.
 
         Arguments:
-            folder: gets `config.json`, `history.csv`, `agents.csv`, `summary.json` and, where the
+            folder: for `config.json`, `history.csv`, `agents.csv`, `summary.json` and, if the
                 result has its models, `checkpoint`.
 
         >>> import motifair, tempfile
@@ -308,7 +308,7 @@ class Result:
         self.write_tables(folder)
 
     def write_tables(self, folder: Path) -> None:
-        """Write `history.csv`, `agents.csv` and, last of all, `summary.json` to a folder."""
+        """Write `history.csv`, `agents.csv` and, last, `summary.json` to a folder."""
         write_atomic(folder / "history.csv", self.history.to_csv(index=False))
         write_atomic(folder / "agents.csv", self.to_frame().to_csv(index=False))
         write_json(folder / "summary.json", self.to_json())
@@ -321,7 +321,7 @@ class Result:
         Arguments:
             path: the file.
             figures: folder for all figures as SVG, PNG and PDF; default none.
-            split: which split the figures of rounds show, from 0.
+            split: number of the split in figures of rounds, from 0.
 
         Returns:
             The path of the page.
@@ -342,13 +342,13 @@ class Result:
         round: int | None = None,
         path: str | Path | None = None,
     ) -> Statement:
-        """Say what an agent was paid, and what each part of it comes from.
+        """Return the statement of an agent: its payoff, and how each part of it arises.
 
         Arguments:
-            agent: whose statement, by name.
-            split: of which split, from 0.
-            round: one round alone; default all.
-            path: a .txt, .json, .html or .pdf file to write it to; default none.
+            agent: name of the agent.
+            split: number of the split, from 0.
+            round: only this round; default all.
+            path: .txt, .json, .html or .pdf file to write it to; default none.
 
         Returns:
             The statement: `payoff`, `totals`, `rounds`, `motifs`, `to_json()`.
@@ -367,9 +367,9 @@ class Result:
         """Draw a figure of the report.
 
         Arguments:
-            figure: `accuracy`, `loss`, `value`, `payoff` or another one that the report has;
+            figure: `accuracy`, `loss`, `value`, `payoff` or another figure of the report;
                 default an overview of values, payoffs and accuracies.
-            split: which split, from 0.
+            split: number of the split, from 0.
 
         Returns:
             A matplotlib figure: shown in a notebook, or written by its `savefig`.
@@ -387,11 +387,11 @@ class Result:
         Arguments:
             graphs: a list of PyG or NetworkX graphs, or the path of a file or folder of graphs
                 as `motifair predict` reads them.
-            agent: whose model, by name; default the server's.
-            split: of which split, from 0.
+            agent: name of the agent; default the server's model.
+            split: number of the split, from 0.
 
         Returns:
-            One row for each graph: the class it is put into, `label`, and the probabilities.
+            One row for each graph: its predicted class, `label`, and the probabilities.
 
         >>> import motifair, networkx as nx
         >>> result = motifair.run(method="fedavg", agents=3, rounds=2, hidden=8, device="cpu")
@@ -410,7 +410,7 @@ class Result:
 
 
 def known_mean(column: np.ndarray) -> np.ndarray:
-    """Return each agent's mean over the rounds in which something was measured, NaN for none."""
+    """Return each agent's mean over its rounds that are not NaN; NaN if there are none."""
     known = ~np.isnan(column)
     total = np.where(known, column, 0.0).sum(axis=0)
     mean: np.ndarray = total / np.where(known.any(axis=0), known.sum(axis=0), np.nan)
@@ -418,7 +418,7 @@ def known_mean(column: np.ndarray) -> np.ndarray:
 
 
 def _possible(metric: str, interval: tuple[float, float]) -> tuple[float, float]:
-    """Cut an interval where the metric ends."""
+    """Clip an interval to the range of its metric."""
     if metric in ("uploaded", "downloaded"):
         return interval
     least = 0.0 if metric.endswith("accuracy") or metric == "worse_off" else -1.0
@@ -427,10 +427,10 @@ def _possible(metric: str, interval: tuple[float, float]) -> tuple[float, float]
 
 
 def load_result(folder: str | Path) -> Result:
-    """Read a finished run back from the folder that `out`, `--out` or `Result.save` named.
+    """Load a finished run from the folder given as `out`, `--out` or to `Result.save`.
 
     Arguments:
-        folder: the folder of one run; of a comparison or sweep, that of one of its runs.
+        folder: the folder of a run, or of one of the runs of a comparison or sweep.
 
     Returns:
         The result, equal to the one that was written.
@@ -447,7 +447,7 @@ def load_result(folder: str | Path) -> Result:
         raise MotifairError(f"{folder} holds no run; give the folder that --out named.")
     if not (folder / "summary.json").exists():
         raise MotifairError(
-            f"The run in {folder} is not finished; go on with: motifair resume {folder}"
+            f"The run in {folder} is not finished; continue with: motifair resume {folder}"
         )
     try:
         return _read_result(folder)
@@ -461,7 +461,7 @@ def load_result(folder: str | Path) -> Result:
 def _read_result(folder: Path) -> Result:
     config = make_config(read_json(folder / "config.json")["options"])
     summary = read_json(folder / "summary.json")
-    # As text: numbers are parsed exactly later, and an agent may be called 1 or NA.
+    # Read as text: numbers are parsed exactly later, and an agent may be named 1 or NA.
     agents, history = (
         pd.read_csv(folder / name, dtype=str, keep_default_na=False, na_values=[""])
         for name in ("agents.csv", "history.csv")

@@ -1,4 +1,4 @@
-"""Run a method over data splits, each beside agents that train alone (twice)."""
+"""Run a method over data splits, each with two trainings of every agent alone."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ def run(
     progress: bool | None = None,
     **options: Any,
 ) -> Result:
-    """Train a method on data splits, each beside two trainings of every agent alone.
+    """Train a method on data splits, each with two trainings of every agent alone.
 
     Arguments:
         dataset: a name, the path of a TU folder or zip, several of these joined by commas, a list
             of PyG or NetworkX graphs, a mapping from agent to such a list, or a `Config`, which
             names its dataset; default the embedded dataset.
-        config: a configuration; `options` go over it.
-        out: folder for the run, written as it goes; calling again continues an interrupted run, and
-            loads a finished one. Default none, the result is in memory only.
+        config: a configuration; `options` override it.
+        out: folder for the run, written during training; calling again continues an interrupted
+            run, and loads a finished one. Default none: the result is in memory only.
         data_dir: folder with datasets; default MOTIFAIR_DATA, or they are downloaded.
         device: `auto`, `cpu` or `cuda`.
         threads: workers; default all usable cores.
         memory: GiB of a GPU for splits that are trained together; default 80 % of what is free.
         callbacks: called in the method's own rounds, such as the loggers of `motifair.report`.
-        progress: whether to show progress; default in a notebook, and where the standard error is
-            a terminal.
+        progress: whether to show progress; default in a notebook, and if the standard error is a
+            terminal.
         **options: any option of `Config` by name; `method` may be a subclass of `Method`.
 
     Returns:
@@ -90,55 +90,62 @@ def execute(
     baselines: Path | None = None,
     callbacks: Sequence[Callback] = (),
 ) -> Result:
-    """Run all splits of a plan, or what is left of them in `out`.
+    """Run all splits of a plan, or continue them in `out`; return the result.
 
-    The trainings alone are kept in `baselines` (by default in `out`), where runs of other methods
-    on the same splits find them. Each of `callbacks` is asked for one for each split, which hears
-    of the method's own rounds there, and in the end of the result.
+    The trainings alone are saved in `baselines` (by default `out`), and shared by runs of other
+    methods on the same splits. Each of `callbacks` makes one for each split by `for_split`, which
+    is called in the method's own rounds, and at the end with the result.
     """
     with file_errors():
         finished = out is not None and (out / "summary.json").exists()
     if out is not None and finished:
         _check_same(plan, out)
-        return _told(load_result(out), _hears(plan, out, callbacks))
+        result = load_result(out)
+        _notify(result, _split_callbacks(plan, out, callbacks))
+        return result
     with training_process(), _folder(plan, out):
         started = time.monotonic()
-        hears = _hears(plan, out, callbacks)
+        split_callbacks = _split_callbacks(plan, out, callbacks)
         jobs = list_jobs(plan, out, baselines or out)
-        kept = {} if out is not None else {k: KeepFinalState() for k in range(plan.config.splits)}
-        heard = [[*calls, *([kept[k]] if k in kept else [])] for k, calls in enumerate(hears)]
-        found, layout = run_jobs(plan, jobs, progress, stop, heard)
-        results = tuple(_split_result(plan, k, found) for k in range(plan.config.splits))
+        keepers = {k: KeepFinalState() for k in range(plan.config.splits)} if out is None else {}
+        called = [
+            [*calls, keepers[k]] if k in keepers else calls
+            for k, calls in enumerate(split_callbacks)
+        ]
+        finished_jobs, layout = run_jobs(plan, jobs, progress, stop, called)
+        splits = tuple(_split_result(plan, k, finished_jobs) for k in range(plan.config.splits))
         environment = {
             "layout": {**_layout(plan), **layout},
             "versions": _versions(),
             "inputs": plan.inputs.to_json(),
         }
-        states = {k: keeper.state for k, keeper in kept.items() if keeper.state is not None}
+        states = {k: keeper.state for k, keeper in keepers.items() if keeper.state is not None}
         origin = Origin(out, plan, states)
-        result = Result(plan.config, results, time.monotonic() - started, environment, origin)
+        result = Result(plan.config, splits, time.monotonic() - started, environment, origin)
         if out is not None:
             result.write_tables(out)
-        return _told(result, hears)
+        _notify(result, split_callbacks)
+        return result
 
 
-def _hears(plan: Plan, out: Path | None, callbacks: Sequence[Callback]) -> list[list[Callback]]:
-    """Return for each split who hears of it."""
+def _split_callbacks(
+    plan: Plan, out: Path | None, callbacks: Sequence[Callback]
+) -> list[list[Callback]]:
+    """Return the callbacks of each split."""
     splits = range(plan.config.splits)
     return [[c.for_split(plan.config, k, out) for c in callbacks] for k in splits]
 
 
-def _told(result: Result, hears: Sequence[Sequence[Callback]]) -> Result:
-    """Tell callbacks of each split what it came to."""
-    for split, callbacks in zip(result.splits, hears, strict=True):
+def _notify(result: Result, split_callbacks: Sequence[Sequence[Callback]]) -> None:
+    """Call `on_result` of the callbacks of each split."""
+    for split, callbacks in zip(result.splits, split_callbacks, strict=True):
         for callback in callbacks:
             callback.on_result(split.history, split.metrics())
-    return result
 
 
-def _split_result(plan: Plan, number: int, found: dict[tuple[int, str], Finished]) -> SplitResult:
-    """Put together what was found on one split."""
-    method, alone, again = (found[number, part] for part in ("method", "alone", "alone-again"))
+def _split_result(plan: Plan, number: int, jobs: dict[tuple[int, str], Finished]) -> SplitResult:
+    """Return the result of one split from its three jobs."""
+    method, alone, again = (jobs[number, part] for part in ("method", "alone", "alone-again"))
     return SplitResult(
         seed=plan.config.seed + number,
         names=method.split.names,
@@ -154,7 +161,7 @@ def _split_result(plan: Plan, number: int, found: dict[tuple[int, str], Finished
 
 @contextmanager
 def _folder(plan: Plan, out: Path | None) -> Iterator[None]:
-    """Make the out folder or check that it is this run's, and keep other processes out of it."""
+    """Create the out folder or check that it is this run's, and lock it for this process."""
     if out is None:
         yield
         return
@@ -197,7 +204,7 @@ def _layout(plan: Plan) -> dict[str, Any]:
 
 
 def _global_model(config: Config) -> str | None:
-    """Say what the global accuracy was measured on."""
+    """Return which model the global accuracy was measured on, or None if there is none."""
     if not find_method(config.method).global_model:
         return None
     if config.share == "all":

@@ -1,4 +1,4 @@
-"""A simulated split as a ledger would hold it: the same entries, without keys and signatures."""
+"""Ledger entries of a simulated split, without keys and signatures."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ CURRENCY, DIGITS = "credits", 6
 
 
 def entries_of(config: Config, split: SplitResult, run: str) -> tuple[Entry, ...]:
-    """Settle the recorded values of a split again, in millionths of a credit.
+    """Return the entries that settle the recorded values of a split, in millionths of a credit.
 
-    Payoffs differ from the history's by rounding alone. There are no limits to penalties.
+    Payoffs differ from the history's by rounding only. Penalties are not limited.
     """
     if config.payoff in SIZE_PAYOFFS:
         raise MotifairError(

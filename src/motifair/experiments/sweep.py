@@ -1,4 +1,4 @@
-"""One method over a grid of options; agents are trained alone as often as the options ask for."""
+"""Run one method over a grid of options, with trainings alone shared between settings."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Setting = dict[str, Any]
 
 @dataclass(frozen=True)
 class Sweep:
-    """The results of a grid of options, of `sweep`; iterating gives the results in order.
+    """The results of a grid of options, as `sweep` returns them; iterates over the results.
 
     Attributes:
-        settings: the options of each result that were swept over, as they were resolved.
+        settings: the swept options of each result, as they were resolved.
         results: the results by the names of their folders, in the same order.
     """
 
@@ -45,15 +45,17 @@ class Sweep:
         return list(self.results.values())[number]
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row for each setting: its options, then for each metric the mean over splits
-        and the ends of its 95 % interval, `METRIC_low` and `METRIC_high`.
+        """Return one row for each setting: its options and metrics.
+
+        For each metric the mean over splits and the ends of its 95 % interval, `METRIC_low` and
+        `METRIC_high`.
         """
         return pd.DataFrame(
             [{**s, **_measured(r)} for s, r in zip(self.settings, self, strict=True)]
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return everything as plain values."""
+        """Return the sweep as values that JSON can hold."""
         return {"options": list(self.settings[0]), "settings": self.to_frame().to_dict("records")}
 
     def save(self, folder: str | Path) -> None:
@@ -90,11 +92,11 @@ def sweep(
 ) -> Sweep:
     """Run a method with every combination of some options' values.
 
-    Agents are trained alone, and alone again, once for all settings in which these trainings are
-    the same: options of the mechanism do not touch them, those of data, model and training do.
+    Settings that differ only in options of the mechanism share the two trainings of every agent
+    alone; options of data, model and training need their own.
 
     Arguments:
-        options: the values of each option that is swept over, by name.
+        options: the values of each swept option, by name.
         dataset, config, out, data_dir, device, threads, memory, callbacks, progress: as for `run`.
             In `out` each setting has a folder; calling again continues.
         **fixed: options that are the same in all settings.
@@ -103,10 +105,10 @@ def sweep(
         The results, in the order of the grid (the last option changes fastest).
 
     >>> small = {"agents": 3, "rounds": 2, "hidden": 8, "device": "cpu", "threads": 1}
-    >>> found = sweep({"beta": [1, 5], "retention": [0, 0.5]}, **small)
-    >>> found.to_frame()[["beta", "retention"]].values.tolist()
+    >>> grid = sweep({"beta": [1, 5], "retention": [0, 0.5]}, **small)
+    >>> grid.to_frame()[["beta", "retention"]].values.tolist()
     [[1.0, 0.0], [1.0, 0.5], [5.0, 0.0], [5.0, 0.5]]
-    >>> [result.config.beta for result in found]
+    >>> [result.config.beta for result in grid]
     [1.0, 1.0, 5.0, 5.0]
     """
     chosen, settings = join_settings(dataset, config, fixed)
@@ -124,7 +126,7 @@ def make_plans(
     fixed: Mapping[str, Any],
     where: Mapping[str, Any],
 ) -> dict[str, Plan]:
-    """Check every setting of a grid; return their plans by the names of their folders."""
+    """Check every setting of a grid; return the plans by the names of their folders."""
     if not options:
         raise MotifairError("A sweep needs options with their values, such as {'beta': [1, 5]}.")
     for name, values in options.items():
@@ -154,7 +156,7 @@ def execute_sweep(
     stop: Callable[[], bool] = lambda: False,
     callbacks: Sequence[Callback] = (),
 ) -> Sweep:
-    """Run all plans of a grid, or what is left of them in `out`."""
+    """Run all plans of a grid, or continue them in `out`; return their results."""
     settings = tuple({o: getattr(p.config, o) for o in options} for p in plans.values())
 
     def gather(results: Mapping[str, Result]) -> Sweep:
@@ -166,7 +168,7 @@ def execute_sweep(
 
 
 def _baselines(plan: Plan) -> str:
-    """Name the folder of trainings alone by the options that decide them."""
+    """Return the folder of the trainings alone, named by the options that affect them."""
     return f"baselines/{plan.about(0, ALONE[0])['config']}"
 
 
@@ -177,11 +179,11 @@ def _name(config: Config, options: Mapping[str, Any]) -> str:
 
 def _measured(result: Result) -> dict[str, float]:
     mean, interval = result.mean, result.ci95
-    found: dict[str, float] = {}
+    row: dict[str, float] = {}
     for metric in METRICS:
         low, high = interval[metric]
-        found |= {metric: mean[metric], f"{metric}_low": low, f"{metric}_high": high}
-    return found
+        row |= {metric: mean[metric], f"{metric}_low": low, f"{metric}_high": high}
+    return row
 
 
 def _folder(out: str | Path | None) -> Path | None:

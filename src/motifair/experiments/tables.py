@@ -1,4 +1,4 @@
-"""Results and comparisons as tables of text."""
+"""Results, comparisons and sweeps as tables of text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SIGNIFICANT = 0.05
 
 
 def agents_table(result: Result, *, brief: bool = False) -> Table:
-    """Return a row for each agent of a single split; a brief one fits 80 columns."""
+    """Return a row for each agent of a single split; with `brief` it fits 80 columns."""
     frame = result.to_frame()
     # The best agent receives the whole aggregate.
     whole = float(result.splits[0].history.columns["kept"].max())
@@ -68,7 +68,7 @@ def splits_table(result: Result) -> Table:
 
 
 def sweep_table(sweep: Sweep) -> Table:
-    """Return a row for each setting: its options and the metrics that matter."""
+    """Return a row for each setting: its options and the main metrics."""
     options = list(sweep.settings[0])
     rows = [
         [*(str(v) for v in setting.values()), *(number(r.mean[c]) for c in SWEEP_COLUMNS.values())]
@@ -80,7 +80,7 @@ def sweep_table(sweep: Sweep) -> Table:
 
 
 def comparison_table(comparison: Comparison) -> Table:
-    """Return a row for each method: of each metric mean, difference and published figure."""
+    """Return a row for each method: mean, difference and published figure of each metric."""
     frame = comparison.to_frame()
     head = ["method"]
     for title in TITLES.values():
@@ -97,7 +97,7 @@ def comparison_table(comparison: Comparison) -> Table:
 
 
 def metrics_table(comparison: Comparison) -> Table:
-    """Return the same with a section for each metric, which fits 80 columns."""
+    """Return the comparison with a section for each metric, which fits 80 columns."""
     head = ["", "mean", f"− {comparison.baseline}", "rank", "paper"]
     rows: list[list[str]] = []
     for metric, part in comparison.to_frame().groupby("metric", sort=False):
@@ -123,7 +123,7 @@ def metric_cells(row: pd.Series[Any], baseline: str) -> list[str]:
 
 
 def note(comparison: Comparison) -> str:
-    """Return what the figures are, and what bounds the fairness here."""
+    """Return how to read the figures of a comparison, and the bound of its fairness."""
     first = comparison.first
     config = first.config
     return (

@@ -1,4 +1,4 @@
-"""Several plans in one folder: each has its own, trainings alone that are the same are shared."""
+"""Run several plans in subfolders of one folder, with equal trainings alone shared."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from motifair.files import file_errors
 
 
 class Saved(Protocol):
-    """What several results come to."""
+    """A collection of results that can be saved."""
 
     def save(self, folder: str | Path) -> None:
         """Write it to a folder."""
@@ -37,16 +37,16 @@ def execute_together(
     stop: Callable[[], bool],
     callbacks: Sequence[Callback],
 ) -> Gathered:
-    """Run plans, or what is left of them, in `out/NAME`; gather and save their results.
+    """Run or continue plans in `out/NAME`; return their gathered results, saved in `out`.
 
-    `baselines` names the folder under `out` for the trainings alone of a plan, where others find
-    them. Without `out` everything happens in a temporary folder.
+    `baselines` returns the folder under `out` for the trainings alone of a plan, which plans may
+    share. Without `out` a temporary folder is used, and nothing is saved.
     """
     hooks: dict[str, Any] = {"stop": stop, "callbacks": callbacks}
     if out is None:
         with tempfile.TemporaryDirectory() as folder:
-            found = _execute(plans, Path(folder), baselines, progress, hooks)
-        return gather({name: _in_memory(result) for name, result in found.items()})
+            results = _execute(plans, Path(folder), baselines, progress, hooks)
+        return gather({name: _in_memory(result) for name, result in results.items()})
     gathered = gather(_execute(plans, out, baselines, progress, hooks))
     gathered.save(out)
     return gathered
@@ -70,5 +70,5 @@ def _execute(
 
 
 def _in_memory(result: Result) -> Result:
-    """Forget the folder of a result that is gone, and the models in it."""
+    """Return a result without its folder, which was deleted with the models in it."""
     return replace(result, origin=replace(result.origin, folder=None))
