@@ -74,7 +74,7 @@ def test_half_of_two_models_is_refused(half: str, tmp_path: Path) -> None:
     save_file(kept, folder / "model.safetensors")
     content = (folder / "model.safetensors").read_bytes()
     change_card(folder, sha256=hashlib.sha256(content).hexdigest())
-    with pytest.raises(MotifairError, match=r"does not describe the model beside it"):
+    with pytest.raises(MotifairError, match=r"does not describe the model in its folder"):
         load_model(folder)
 
 
@@ -82,7 +82,7 @@ def test_half_of_two_models_is_refused(half: str, tmp_path: Path) -> None:
 def test_a_share_of_the_own_model_that_is_none_is_refused(share: object, tmp_path: Path) -> None:
     folder = saved(tmp_path / "m", GRAPHS, own_weight=0.4)
     change_card(folder, own_weight=share)
-    with pytest.raises(MotifairError, match=r"does not describe the model beside it"):
+    with pytest.raises(MotifairError, match=r"does not describe the model in its folder"):
         load_model(folder)
 
 
@@ -230,7 +230,9 @@ def test_a_changed_or_truncated_byte_is_noticed(tmp_path: Path) -> None:
 def test_a_card_of_another_model_is_refused(change: dict[str, Any], tmp_path: Path) -> None:
     folder = saved(tmp_path / "m", GRAPHS)
     change_card(folder, **change)
-    with pytest.raises(MotifairError, match=r"card\.json does not describe the model beside it"):
+    with pytest.raises(
+        MotifairError, match=r"card\.json does not describe the model in its folder"
+    ):
         load_model(folder)
 
 
@@ -243,5 +245,5 @@ def test_a_file_that_holds_no_tensors_is_refused_whatever_its_digest(tmp_path: P
     for content in (path.read_bytes(), b"no tensors"):
         path.write_bytes(content)
         change_card(folder, sha256=hashlib.sha256(content).hexdigest())
-        with pytest.raises(MotifairError, match="does not describe the model beside it"):
+        with pytest.raises(MotifairError, match="does not describe the model in its folder"):
             load_model(folder)

@@ -1,4 +1,4 @@
-"""What training leaves: models in files, with a card, for motifair and for plain PyG."""
+"""Trained models in files, with a card, for motifair and for plain PyG."""
 
 from motifair.export.model import Exported, load_model, save_model
 from motifair.export.predict import predict

@@ -1,4 +1,4 @@
-"""A trained model in a folder: its tensors, and a card that says what it is."""
+"""Save and load a trained model: a folder with its tensors and a card that describes it."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ NETWORKS: dict[str, type[Model]] = {"gin": GIN, "sage": SAGE, "star": Star}
 
 @dataclass(frozen=True)
 class Exported:
-    """A model that was loaded: its weights `(D,)`, how it reads nodes, what graphs must look like
-    for it, and its card. An agent may predict with two models: its `own` is the one that it trained
-    alone, and `own_weight` the share of that one.
+    """A trained model: weights `(D,)`, input features, schema of its graphs, and card.
+
+    An agent may predict with two models: `own` is the one it trained alone, `own_weight` its share.
     """
 
     model: Model
@@ -46,7 +46,7 @@ class Exported:
 
     @property
     def own_weight(self) -> float:
-        """η: the share of the own model in the probabilities."""
+        """Share of the own model in the probabilities [η]."""
         return float(self.card["own_weight"])
 
     def __repr__(self) -> str:
@@ -62,13 +62,13 @@ def save_model(
     card: Mapping[str, Any],
     own: tuple[Tensor, float] | None = None,
 ) -> None:
-    """Write a model `(D,)` to a folder that is either whole or not there; an agent's with the model
-    it trained alone and the share of that one in its predictions, where it has such.
+    """Write a model `(D,)` to a folder, atomically.
 
-    `card` says how the model came about: `ABOUT` (what is not said is null; `agent` is `server` for
-    the server's model) and anything more. Its `classes` are the classes as files call them, in the
-    order of the outputs; without them they are numbered from 0. A model that is already there is
-    replaced, anything else is not.
+    `own` is the model that an agent trained alone, and its share in the predictions. `card`
+    describes the training: the keys of `ABOUT` (null if missing; `agent` is `server` for the
+    server's model) and any others. Its `classes` are the class values as in the files, in the order
+    of the outputs; default 0, 1, and so on. A model in the folder is replaced; a folder with
+    anything else is refused.
     """
     folder = Path(folder)
     named = _named(model, weights)
@@ -81,16 +81,16 @@ def save_model(
     }
     if folder.exists() and not (folder / CARD).exists():
         raise MotifairError(f"{folder} exists and holds no model; name another folder.")
-    made = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
+    temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}")
     with file_errors():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        made.mkdir()
+        temporary.mkdir()
     try:
-        write_atomic(made / TENSORS, tensors)
-        write_json(made / CARD, content)
-        _replace(folder, made)
+        write_atomic(temporary / TENSORS, tensors)
+        write_json(temporary / CARD, content)
+        _replace(folder, temporary)
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def make_exported(
@@ -108,7 +108,7 @@ def make_exported(
 
 
 def load_model(folder: str | Path) -> Exported:
-    """Read a model, and refuse one that is damaged, not whole, or of another version.
+    """Load a model; refuse one that is damaged, incomplete, or of another version.
 
     Arguments:
         folder: holds `model.safetensors` and `card.json`, as `export_run` writes them.
@@ -132,21 +132,21 @@ def load_model(folder: str | Path) -> Exported:
         weights = _row(model, {n: t for n, t in tensors.items() if not n.startswith(OWN)})
         own = None
         if not 0 <= float(card["own_weight"]) < 1:
-            raise ValueError("own_weight is no share")
+            raise ValueError("own_weight is not at least 0 and less than 1")
         if float(card["own_weight"]) > 0:
             own = _row(
                 model, {n.removeprefix(OWN): t for n, t in tensors.items() if n.startswith(OWN)}
             )
     except (LookupError, TypeError, ValueError, SafetensorError, MotifairError) as error:
         raise MotifairError(
-            f"{folder / CARD} does not describe the model beside it ({error}); "
+            f"{folder / CARD} does not describe the model in its folder ({error}); "
             "get the folder again."
         ) from error
     return Exported(model, weights, features, schema, {**dict.fromkeys(ABOUT), **card}, own)
 
 
 def _read(folder: Path) -> tuple[dict[str, Any], bytes]:
-    """Read both files; the card must be of this version."""
+    """Return the card and the bytes of the tensors; refuse a card of another version."""
     try:
         card, content = read_json(folder / CARD), (folder / TENSORS).read_bytes()
     except OSError as error:
@@ -158,10 +158,10 @@ def _read(folder: Path) -> tuple[dict[str, Any], bytes]:
     except ValueError as error:
         raise MotifairError(f"{folder / CARD} is not valid JSON; get the folder again.") from error
     if not isinstance(card, dict) or card.get("format") != FORMAT:
-        said = card if isinstance(card, dict) else {}
+        stored = card if isinstance(card, dict) else {}
         raise MotifairError(
-            f"{folder} has format {said.get('format')}, but motifair {__version__} reads {FORMAT}; "
-            f"use the version that wrote it ({said.get('motifair', 'unknown')})."
+            f"{folder} has format {stored.get('format')}, but motifair {__version__} reads "
+            f"{FORMAT}; use the version that wrote it ({stored.get('motifair', 'unknown')})."
         )
     return card, content
 
@@ -186,7 +186,7 @@ def _named(model: Model, weights: Tensor) -> dict[str, Tensor]:
 
 
 def _row(model: Model, tensors: dict[str, Tensor]) -> Tensor:
-    """Return the tensors as a row `(D,)`; refuse those of another model."""
+    """Return the tensors as a row `(D,)`; raise ValueError for those of another model."""
     layout = model.layout
     shapes = {n: tuple(reversed(s)) for n, s in zip(layout.names, layout.shapes, strict=True)}
     if {name: tuple(t.shape) for name, t in tensors.items()} != shapes:
@@ -217,17 +217,17 @@ def _features_to_json(features: Features) -> dict[str, Any]:
 
 
 def _read_schema(card: Mapping[str, Any]) -> tuple[Features, Schema]:
-    """Return how the model of a card reads nodes, and what graphs must look like for it."""
+    """Return the input features and the schema of the graphs from the card of a model."""
     content = card["features"]
     kind, width = str(content["kind"]), int(content["width"])
 
     def array(name: str, of: type, needed: bool) -> np.ndarray | None:
         if not needed:
             return None
-        found: np.ndarray = np.array(content[name], dtype=of)
-        if found.shape != (width,):
+        values: np.ndarray = np.array(content[name], dtype=of)
+        if values.shape != (width,):
             raise ValueError(f"{name} does not have {width} numbers")
-        return found
+        return values
 
     columns = array("columns", np.int64, kind == "label")
     mean = array("mean", np.float64, kind == "attributes")
@@ -243,15 +243,15 @@ def _read_schema(card: Mapping[str, Any]) -> tuple[Features, Schema]:
     return Features(kind, width, columns, mean, scale), schema
 
 
-def _replace(folder: Path, made: Path) -> None:
-    """Put a finished folder in its place; one that is there steps aside first."""
-    old = made.with_name(f"{made.name}.old")
+def _replace(folder: Path, temporary: Path) -> None:
+    """Rename a finished folder to `folder`; move an existing one away first."""
+    old = temporary.with_name(f"{temporary.name}.old")
     if folder.exists():
         folder.rename(old)
-    made.rename(folder)
-    opened = os.open(folder.parent, os.O_RDONLY)
+    temporary.rename(folder)
+    descriptor = os.open(folder.parent, os.O_RDONLY)
     try:
-        os.fsync(opened)
+        os.fsync(descriptor)
     finally:
-        os.close(opened)
+        os.close(descriptor)
     shutil.rmtree(old, ignore_errors=True)

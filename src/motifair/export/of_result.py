@@ -1,4 +1,4 @@
-"""What the models of a result say of new graphs."""
+"""Predict with the models of a result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def predict_with(result: Result, graphs: Any, agent: str, split: int) -> pd.DataFrame:
-    """Classify graphs with the model of an agent or of the server on one split."""
+    """Return the predictions for graphs by the model of an agent or of the server on one split."""
     return predict(model_of(result, agent, split), as_graphs(graphs))
 
 
@@ -31,15 +31,17 @@ def model_of(result: Result, agent: str, split: int) -> Exported:
     trained = TrainedSplit(origin.plan, split, origin.final_state(split), chosen.history)
     if agent not in trained.names:
         method = result.config.method
-        why = f"{method} has no server's model" if agent == SERVER else f"There is no agent {agent}"
-        raise MotifairError(f"{why}; name one of {', '.join(trained.names)}.")
+        problem = (
+            f"{method} has no server's model" if agent == SERVER else f"There is no agent {agent}"
+        )
+        raise MotifairError(f"{problem}; name one of {', '.join(trained.names)}.")
     model = trained.model(agent)
     card = trained.card(model)
     return make_exported(model.weights, trained.members.model, trained.features, card, model.own)
 
 
 def as_graphs(graphs: Any) -> GraphSet:
-    """Return graphs as `predict` takes them: of a path, or PyG or NetworkX objects."""
+    """Return graphs for `predict` from a path, or from PyG or NetworkX objects."""
     if isinstance(graphs, GraphSet):
         return graphs
     if isinstance(graphs, str | Path):

@@ -1,4 +1,4 @@
-"""What a trained model says of new graphs."""
+"""Predict the classes of new graphs with a trained model."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ from motifair.graphs.features import structure_inputs
 from motifair.graphs.graph_set import GraphSet
 from motifair.graphs.read import check_inputs
 
-AT_ONCE = 512  # graphs in a batch: more of them only take more memory
+AT_ONCE = 512  # graphs in a batch; larger batches only need more memory
 
 
 def predict(exported: Exported, graphs: GraphSet) -> pd.DataFrame:
     """Return for each graph its predicted class, `label`, and the `probability` of each class.
 
-    Graphs are as `read_graphs` gives them; their own classes are not looked at.
+    Graphs are as `read_graphs` returns them; their own classes are ignored.
     """
     check_inputs(graphs, exported.schema)
     parts = [
         _probabilities(exported, graphs.select(np.arange(g, min(g + AT_ONCE, len(graphs)))))
         for g in range(0, len(graphs), AT_ONCE)
     ]
-    found = np.concatenate(parts)
-    label = np.array(exported.schema.classes)[found.argmax(axis=1)]
-    columns = {f"probability {c}": found[:, k] for k, c in enumerate(exported.schema.classes)}
+    probability = np.concatenate(parts)
+    classes = exported.schema.classes
+    label = np.array(classes)[probability.argmax(axis=1)]
+    columns = {f"probability {c}": probability[:, k] for k, c in enumerate(classes)}
     return pd.DataFrame({"graph": np.arange(len(graphs)), "label": label, **columns})
 
 
@@ -46,7 +47,8 @@ def _probabilities(exported: Exported, graphs: GraphSet) -> np.ndarray:
         structure=structure_inputs(graphs) if model.structure else None,
     )
     batch = collate([shard], row.device, row.dtype)
-    found = probabilities(model, row, batch)[0].double()
+    probability = probabilities(model, row, batch)[0].double()
     if own is not None:
-        found = torch.lerp(found, probabilities(model, own, batch)[0].double(), exported.own_weight)
-    return found.numpy()
+        alone = probabilities(model, own, batch)[0].double()
+        probability = torch.lerp(probability, alone, exported.own_weight)
+    return probability.numpy()

@@ -1,4 +1,4 @@
-"""The networks as plain PyG modules, for those who go on without motifair."""
+"""The networks as plain PyG modules, for use without motifair."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ def load_module(folder: str | Path) -> torch.nn.Module:
     """Load a model as a module that maps `(x, edge_index, batch)` to log-probabilities.
 
     `x` is `(nodes, width)`: one-hot labels in the order of the card's columns, one-hot degrees, or
-    attributes as they are (the module scales them). Every edge stands in both directions, as usual
-    in PyG. The module is in evaluation mode; it has no dropout.
+    attributes as they are (the module scales them). `edge_index` has every edge in both directions,
+    as usual in PyG. The module is in evaluation mode; it has no dropout.
     """
     exported = load_model(folder)
-    made: torch.nn.Module = _network(exported, exported.weights)
+    module: torch.nn.Module = _network(exported, exported.weights)
     if exported.own is not None:
-        made = Mixture(made, _network(exported, exported.own), exported.own_weight)
-    return made.eval()
+        module = Mixture(module, _network(exported, exported.own), exported.own_weight)
+    return module.eval()
 
 
 def _network(exported: Exported, weights: Tensor) -> Network:
     model = exported.model
-    made = _MODULES[exported.card["network"]["name"]](
+    network = _MODULES[exported.card["network"]["name"]](
         exported.features, model.classes, model.hidden, model.layers
     )
     parameters = model.layout.to_state_dict(weights)
-    # GINConv keeps its ε, which is 0, as a buffer; it is nothing that was learnt.
-    made.load_state_dict({**made.state_dict(), **parameters})
-    return made
+    # GINConv has its ε, which is 0 and not learnt, as a buffer.
+    network.load_state_dict({**network.state_dict(), **parameters})
+    return network
 
 
 class Mixture(torch.nn.Module):
-    """Two networks whose probabilities are mixed: the federation's, and an agent's own."""
+    """Mixture of the probabilities of two networks: the federation's, and an agent's own."""
 
     def __init__(self, federated: torch.nn.Module, own: torch.nn.Module, own_weight: float) -> None:
         super().__init__()
@@ -73,13 +73,13 @@ class Network(torch.nn.Module):
         raise NotImplementedError
 
     def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
-        """Return log-probabilities `(graphs, classes)`; without `batch` there is one graph."""
+        """Return log-probabilities `(graphs, classes)`; without `batch` all nodes are one graph."""
         embedding = global_add_pool(self.embed(self.scaled(x), edge_index), batch)
         x = torch.relu(self.post(embedding))
         return torch.log_softmax(self.readout(x), dim=-1)
 
     def scaled(self, x: Tensor) -> Tensor:
-        """Return inputs as the first linear map reads them."""
+        """Return inputs standardised, in the type of the weights."""
         if self.mean is not None and self.scale is not None:
             x = (x - self.mean) / self.scale
         return x.to(self.pre.weight.dtype)
@@ -93,7 +93,7 @@ class Network(torch.nn.Module):
 
 
 class GINModule(Network):
-    """The graph isomorphism network of the paper."""
+    """Graph isomorphism network, the paper's."""
 
     def convolution(self, hidden: int) -> torch.nn.Module:
         """Return a convolution by a two-layer MLP."""
@@ -101,7 +101,7 @@ class GINModule(Network):
 
 
 class SAGEModule(Network):
-    """GraphSAGE with mean aggregation, of FedSage."""
+    """GraphSAGE with mean aggregation, FedSage's."""
 
     def convolution(self, hidden: int) -> torch.nn.Module:
         """Return a convolution by the mean of neighbours."""
@@ -122,7 +122,7 @@ class StarModule(Network):
         return _gin(2 * hidden, hidden)
 
     def embed(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Return the merged channels; structural inputs are worked out from the edges."""
+        """Return the merged channels; structural inputs are computed from the edges."""
         s = self.structure(_structure(len(x), edge_index).to(x))
         x = self.pre(x)
         for conv, structure_conv in zip(self.convs, self.structure_convs, strict=True):
@@ -148,6 +148,6 @@ def _checked(module: object) -> torch.nn.Module:
 
 
 def _structure(nodes: int, edge_index: Tensor) -> Tensor:
-    """Return the structural inputs; they do not ask which graph a node is in."""
+    """Return the structural inputs; they do not depend on which graph a node is in."""
     graph = GraphSet.build("batch", [nodes], edge_index.T.cpu().numpy(), [0])
     return torch.from_numpy(structure_inputs(graph))

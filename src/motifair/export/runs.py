@@ -1,4 +1,4 @@
-"""The models of a finished run, written out one by one."""
+"""Export all models of a finished run."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from motifair.export.trained import SERVER, TrainedSplit
 
 
 def export_run(run_dir: str | Path, out: str | Path) -> list[Path]:
-    """Write every agent's model of a finished run, and the server's where the method has one.
+    """Write every agent's model of a finished run, and the server's if the method has one.
 
     Arguments:
         run_dir: the out folder of the run.
-        out: folder for the models: split k goes to `out/split-00k`, there agents to `agents/NAME`
-            and the server to `server`.
+        out: folder for the models: those of split k are in `out/split-00k/agents/NAME` and
+            `out/split-00k/server`.
 
     Returns:
         The folder of each model, for `load_model`.
     """
     plan = read_plan(Path(run_dir))
-    made = []
+    folders = []
     for number in range(plan.config.splits):
         split = TrainedSplit(plan, number, *finished(plan, Path(run_dir), number))
         for model in split.models():
             place = SERVER if model.agent == SERVER else f"agents/{model.agent}"
-            made.append(Path(out) / f"split-{number:03d}" / place)
+            folders.append(Path(out) / f"split-{number:03d}" / place)
             network, card = split.members.model, split.card(model)
-            save_model(made[-1], model.weights, network, split.features, card, model.own)
-    return made
+            save_model(folders[-1], model.weights, network, split.features, card, model.own)
+    return folders

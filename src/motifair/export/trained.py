@@ -1,4 +1,4 @@
-"""The models that a split of a run ended with."""
+"""The final models of a split of a run."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ SERVER = "server"
 
 @dataclass(frozen=True)
 class Model:
-    """A model: whose it is, its weights `(D,)` and accuracy; the model that the agent trained alone
-    and the share of that one, where it has such.
+    """A final model: its agent, weights `(D,)` and accuracy.
+
+    `own` is the model that the agent trained alone, and its share in the predictions.
     """
 
     agent: str
@@ -35,7 +36,7 @@ class Model:
 
 @dataclass(frozen=True)
 class TrainedSplit:
-    """One split of a finished run: every agent's model, and the server's where there is one."""
+    """One split of a finished run: every agent's model, and the server's if there is one."""
 
     plan: Plan
     number: int
@@ -50,23 +51,23 @@ class TrainedSplit:
 
     @cached_property
     def features(self) -> Features:
-        """How the models read nodes."""
+        """The input features of the models."""
         members, kind = self.members, self.plan.config.features
         return fit_features(members.split.graphs, np.concatenate(members.numbers), kind)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Whose models there are."""
+        """Names of the agents, and `server` if the method has a global model."""
         server = (SERVER,) if make_method(self.plan.config).global_model else ()
         return (*self.history.names, *server)
 
     def models(self) -> Iterator[Model]:
-        """Yield all models."""
+        """Yield the models in the order of `names`."""
         for name in self.names:
             yield self.model(name)
 
     def model(self, name: str) -> Model:
-        """Return the model of an agent, or of the server."""
+        """Return the model of an agent or of the server, by name."""
         config, agents = self.plan.config, self.state.agents
         if name == SERVER:
             simulation = Simulation(config, self.members, device=agents.weights.device)
@@ -79,7 +80,7 @@ class TrainedSplit:
         return Model(name, agents.weights[a], float(self.history.columns["accuracy"][-1, a]), own)
 
     def card(self, model: Model) -> dict[str, Any]:
-        """Say how a model came about."""
+        """Return the card of a model: how it was trained, and its accuracy."""
         config = self.plan.config
         return {
             "method": config.method,
