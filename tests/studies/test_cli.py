@@ -84,7 +84,7 @@ def test_interrupted_it_says_so_and_goes_on_when_given_again(
     with monkeypatch.context() as patched:
         patched.setattr(ablation, "STUDY", Study("ablation", "", interrupted))
         assert call(patched, "ablation", *quick(tmp_path, data_dir)) == 130
-    assert "Give the same command again to go on." in capsys.readouterr().err
+    assert "Give the same command again to continue." in capsys.readouterr().err
     assert not (tmp_path / "ablation").exists()
     assert list(tmp_path.rglob("*.safetensors"))
     assert call(monkeypatch, "ablation", *quick(tmp_path, data_dir)) == 0

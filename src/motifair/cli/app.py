@@ -1,4 +1,4 @@
-"""The commands, thin: read words, call the library, print."""
+"""The commands: parse arguments, call the library, print."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ app = typer.Typer(
 )
 
 
-def _say_version(asked: bool) -> None:
-    if asked:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         from motifair.version import __version__
 
         typer.echo(f"motifair {__version__}")
@@ -43,10 +43,12 @@ def _say_version(asked: bool) -> None:
 def common(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
-    """Take what stands before a command."""
+    """Take options that precede a command."""
 
 
 app.add_typer(data.app, name="data")
@@ -66,7 +68,7 @@ Device = Annotated[str, typer.Option(help="auto, cpu or cuda.", autocompletion=c
 Threads = Annotated[int | None, typer.Option(min=1, help="Workers; default all usable cores.")]
 Memory = Annotated[
     float | None,
-    typer.Option(help="GiB of the GPU for splits side by side; default 80 % of what is free."),
+    typer.Option(help="GiB of the GPU for splits trained together; default 80 % of what is free."),
 ]
 DataDir = Annotated[Path | None, typer.Option(help="Folder with datasets.")]
 Assignments = Annotated[
@@ -156,7 +158,7 @@ def compare(
     as_json: Json = False,
     **settings: Any,
 ) -> None:
-    """Run several methods on the same splits and say what differs."""
+    """Run several methods on the same splits and compare them."""
     from motifair.cli.interrupt import stop_on_signal
     from motifair.cli.loggers import make_loggers
     from motifair.experiments.compare import choose_methods, execute_all, make_plans
@@ -172,22 +174,22 @@ def compare(
     plans = make_plans(dataset, {n: {} for n in names}, given, **where)
     folder = out or Path("runs") / f"compare-{Path(plans[names[0]].data.name).name}"
     errors = Console(stderr=True)
-    loggers = make_loggers(log or [], folder, _teller(errors))
+    loggers = make_loggers(log or [], folder, _printer(errors))
     with ExitStack() as stack:
-        hears: dict[str, Any] = {"stop": stack.enter_context(stop_on_signal(errors))}
+        hooks: dict[str, Any] = {"stop": stack.enter_context(stop_on_signal(errors))}
         if not quiet:
-            _say_inputs(plans, errors)
+            _print_inputs(plans, errors)
             shown = stack.enter_context(RunProgress(plans, errors))
-            hears["progress"] = shown.begin
+            hooks["progress"] = shown.begin
         try:
-            found = execute_all(plans, folder, baseline=baseline, callbacks=loggers, **hears)
+            comparison = execute_all(plans, folder, baseline=baseline, callbacks=loggers, **hooks)
         except Stopped:
             errors.print("Saved. Give the same command again to continue.", highlight=False)
             raise typer.Exit(130) from None
     if as_json:
-        typer.echo(json.dumps(finite(found.to_json()), indent=2))
+        typer.echo(json.dumps(finite(comparison.to_json()), indent=2))
     else:
-        show_comparison(found, Console())
+        show_comparison(comparison, Console())
         Console().print(f"Results in {folder}", highlight=False, soft_wrap=True)
 
 
@@ -218,7 +220,7 @@ def resume(
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
-    """Go on with a run that was interrupted, to the same result."""
+    """Continue an interrupted run, to the same result."""
     from motifair.experiments.plan import read_plan
 
     _execute(read_plan(folder), folder, log, quiet, as_json)
@@ -251,16 +253,16 @@ def bench(
     repeats: Annotated[int, typer.Option(help="Rounds of each variant, taken in turn.")] = 12,
     out: Annotated[Path, typer.Option(help="File for the result.")] = Path("bench.json"),
     scale: Annotated[
-        bool, typer.Option("--scale", help="Also 10 to 1000 agents, with a plot beside --out.")
+        bool, typer.Option("--scale", help="Also 10 to 1000 agents, with a plot next to --out.")
     ] = False,
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
-    """Time a round against a naive loop and the machine's bound, side by side."""
+    """Time a round, a naive loop and the machine's bound, in turn."""
     from motifair.files import finite
     from motifair.studies.bench.run import run_benchmark, show_benchmark
 
-    found = run_benchmark(
+    timings = run_benchmark(
         out,
         dataset=dataset,
         device=device,
@@ -270,9 +272,9 @@ def bench(
         data_dir=data_dir,
     )
     if as_json:
-        typer.echo(json.dumps(finite(found), indent=2))
+        typer.echo(json.dumps(finite(timings), indent=2))
     else:
-        show_benchmark(found, Console())
+        show_benchmark(timings, Console())
 
 
 def _execute(plan: Any, out: Path, log: list[str] | None, quiet: bool, as_json: bool) -> None:
@@ -284,18 +286,18 @@ def _execute(plan: Any, out: Path, log: list[str] | None, quiet: bool, as_json: 
     from motifair.report.overview import save_overview
 
     errors = Console(stderr=True)
-    loggers = make_loggers(log or [], out, _teller(errors), out.name)
+    loggers = make_loggers(log or [], out, _printer(errors), out.name)
     with ExitStack() as stack:
         stop = stack.enter_context(stop_on_signal(errors))
         progress = None
         if not quiet:
-            _say_inputs({plan.config.method: plan}, errors)
+            _print_inputs({plan.config.method: plan}, errors)
             progress = stack.enter_context(RunProgress({plan.config.method: plan}, errors))
         try:
             result = execute(plan, out, progress=progress, stop=stop, callbacks=loggers)
         except Stopped:
             errors.print(
-                f"Saved. Go on with: motifair resume {out}", highlight=False, soft_wrap=True
+                f"Saved. Continue with: motifair resume {out}", highlight=False, soft_wrap=True
             )
             raise typer.Exit(130) from None
     if not (out / "overview.png").exists():
@@ -306,13 +308,13 @@ def _execute(plan: Any, out: Path, log: list[str] | None, quiet: bool, as_json: 
 
 
 def _named(settings: Mapping[str, Any], assignments: list[str] | None) -> dict[str, Any]:
-    """Return the options that were set, by their own names or with --set, which wins."""
+    """Return the options that were set, by name or with --set, which takes precedence."""
     given = {name: value for name, value in settings.items() if value is not None}
     return given | parse_assignments(assignments or [])
 
 
-def _say_inputs(plans: Mapping[str, Any], errors: Console) -> None:
-    """Print what of the graphs is used and ignored, once where it is the same for all methods."""
+def _print_inputs(plans: Mapping[str, Any], errors: Console) -> None:
+    """Print which parts of the graphs are used and ignored, once if all methods agree."""
     methods: dict[str, list[str]] = {}
     for method, plan in plans.items():
         methods.setdefault(str(plan.inputs), []).append(method)
@@ -321,7 +323,7 @@ def _say_inputs(plans: Mapping[str, Any], errors: Console) -> None:
         errors.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
-def _teller(errors: Console) -> Callable[[str], None]:
+def _printer(errors: Console) -> Callable[[str], None]:
     return lambda words: errors.print(words, highlight=False, markup=False)
 
 

@@ -1,4 +1,4 @@
-"""Names that the shell completes. Nothing here may import torch: a key press waits for it."""
+"""Shell completion of names. Must not import torch, which would delay every key press."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from motifair.config import OPTIONS
 
 Completion = Callable[[str], list[str]]
 
-# Written down once more, since their homes import torch; a test compares.
+# Copies, since the modules that define these import torch; a test compares them.
 METHODS = (
     "self-train", "fedavg", "fedprox", "fedsage", "gcfl", "gcfl+", "fedstar", "star-alone", "dw",
     "eu", "cffl", "cffl-lyu", "cgsv", "motifair", "motifair-alignment", "motifair-diversity",
@@ -38,7 +38,7 @@ def _fixed(names: Iterable[str]) -> Completion:
 
 
 def choices(option: str) -> Completion:
-    """Complete one of the choices of an option of `Config`."""
+    """Return a completion of the choices of an option of `Config`."""
     return _fixed(OPTIONS[option].metadata["choices"])
 
 
@@ -51,38 +51,38 @@ table_format = _fixed(("csv", "json", "parquet"))
 
 
 def method(incomplete: str) -> list[str]:
-    """Complete a method: ours, and those of other packages."""
-    offered = [e.name for e in entry_points(group="motifair.methods")]
-    return _fixed((*METHODS, *offered))(incomplete)
+    """Complete a method: built-in, or a plugin's."""
+    plugins = [e.name for e in entry_points(group="motifair.methods")]
+    return _fixed((*METHODS, *plugins))(incomplete)
 
 
 def methods(incomplete: str) -> list[str]:
-    """Complete the last of several methods with commas."""
+    """Complete the last of several methods joined by commas."""
     earlier, comma, last = incomplete.rpartition(",")
     named = earlier.split(",")
-    found = method(last) if comma else [*_fixed(["all"])(last), *method(last)]
-    return [f"{earlier}{comma}{name}" for name in found if name not in named]
+    matches = method(last) if comma else [*_fixed(["all"])(last), *method(last)]
+    return [f"{earlier}{comma}{name}" for name in matches if name not in named]
 
 
 def dataset(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Complete a dataset: those known by name, and those in the data folder."""
-    named = ctx.params.get("data_dir") or os.environ.get("MOTIFAIR_DATA")
-    found = list(DATASETS)
-    if named:
+    """Complete a dataset: one known by name, or one in the data folder."""
+    folder = ctx.params.get("data_dir") or os.environ.get("MOTIFAIR_DATA")
+    names = list(DATASETS)
+    if folder:
         try:
-            inside = sorted(Path(named).expanduser().iterdir())
+            inside = sorted(Path(folder).expanduser().iterdir())
         except OSError:
             inside = []
-        found += [p.stem for p in inside if p.suffix == ".zip" or _is_dataset(p)]
-    return _fixed(dict.fromkeys(found))(incomplete)
+        names += [p.stem for p in inside if p.suffix == ".zip" or _is_dataset(p)]
+    return _fixed(dict.fromkeys(names))(incomplete)
 
 
 def assignment(incomplete: str) -> list[str]:
-    """Complete key=value: every value where there are few."""
-    found = []
+    """Complete key=value, with every choice of an option that has choices."""
+    words = []
     for name, option in OPTIONS.items():
-        found += [f"{name}={choice}" for choice in option.metadata["choices"] or ("",)]
-    return _fixed(found)(incomplete)
+        words += [f"{name}={choice}" for choice in option.metadata["choices"] or ("",)]
+    return _fixed(words)(incomplete)
 
 
 def _is_dataset(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""`motifair data`: what datasets there are, what is in them, and whether they are whole."""
+"""`motifair data`: list, describe and check datasets."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def info(
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
-    """Describe a dataset, and show who would hold what."""
+    """Describe a dataset, and how a partition shares it out to agents."""
     from motifair.experiments.plan import make_plan, split_data
 
-    words = {"agents": agents, "partition": partition, "seed": seed}
-    settings = {k: v for k, v in words.items() if v is not None}
+    options = {"agents": agents, "partition": partition, "seed": seed}
+    settings = {k: v for k, v in options.items() if v is not None}
     plan = make_plan(dataset, settings, data_dir=data_dir, device="cpu", threads=1)
     graphs = plan.data.graphs
     about: dict[str, Any] = {
@@ -74,8 +74,8 @@ def info(
     if as_json:
         agents_rows = json.loads(frame.reset_index().to_json(orient="records"))
         inputs = plan.inputs.to_json()
-        found = {"dataset": graphs.name, **about, "inputs": inputs, "agents": agents_rows}
-        typer.echo(json.dumps(found, indent=2))
+        content = {"dataset": graphs.name, **about, "inputs": inputs, "agents": agents_rows}
+        typer.echo(json.dumps(content, indent=2))
         return
     console = Console()
     console.print(f"{graphs.name}: " + ", ".join(f"{k} {v}" for k, v in about.items()))
@@ -94,15 +94,15 @@ def check(
     from motifair.graphs.tu import KNOWN, load_tu
 
     about: dict[str, Any] = {"dataset": dataset, "generated": dataset in GENERATED}
-    said = f"{dataset} is generated here: there is no file to check."
+    sentence = f"{dataset} is generated here: there is no file to check."
     if dataset not in GENERATED:
         graphs = load_tu(dataset, data_dir)
         published = graphs.name in KNOWN
         about |= {"dataset": graphs.name, "published": published, "graphs": len(graphs)}
         about["digest"] = graphs.digest()
         known = "is the published dataset" if published else "is readable (not a known name)"
-        said = f"{graphs.name} {known}: {len(graphs)} graphs, digest {about['digest'][:16]}"
-    typer.echo(json.dumps(about, indent=2) if as_json else said)
+        sentence = f"{graphs.name} {known}: {len(graphs)} graphs, digest {about['digest'][:16]}"
+    typer.echo(json.dumps(about, indent=2) if as_json else sentence)
 
 
 def print_frame(frame: Any, title: str, as_json: bool) -> None:

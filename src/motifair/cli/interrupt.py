@@ -1,4 +1,4 @@
-"""Ctrl-C: stop after the current round, so that a run can be resumed."""
+"""Stop after the current round on Ctrl-C, so that a run can be resumed."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ from rich.console import Console
 
 @contextmanager
 def stop_on_signal(console: Console) -> Iterator[Callable[[], bool]]:
-    """Turn the first Ctrl-C or termination into "stop after this round"; a second one kills."""
-    asked: list[int] = []
+    """Yield a function that returns whether to stop: true after SIGINT or SIGTERM.
 
-    def ask(number: int, frame: object) -> None:
-        asked.append(number)
+    A second signal has its previous effect.
+    """
+    received: list[int] = []
+
+    def handle(number: int, frame: object) -> None:
+        received.append(number)
         console.print("Stopping after this round ...", highlight=False)
-        for s in before:
-            signal.signal(s, before[s])
+        for s, handler in previous.items():
+            signal.signal(s, handler)
 
-    before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
-    for s in before:
-        signal.signal(s, ask)
+    previous = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+    for s in previous:
+        signal.signal(s, handle)
     try:
-        yield lambda: bool(asked)
+        yield lambda: bool(received)
     finally:
-        for s, handler in before.items():
+        for s, handler in previous.items():
             signal.signal(s, handler)

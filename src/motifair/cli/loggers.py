@@ -1,4 +1,4 @@
-"""`--log`: loggers of a run by name, and where they write."""
+"""`--log`: create the loggers of a run by name."""
 
 from __future__ import annotations
 
@@ -16,33 +16,34 @@ KINDS = ("tensorboard", "mlflow")
 
 
 def make_loggers(
-    names: Sequence[str], out: Path, tell: Callable[[str], None], run_name: str | None = None
+    names: Sequence[str], out: Path, notify: Callable[[str], None], run_name: str | None = None
 ) -> list[Logger]:
-    """Return the loggers that are asked for, and those an interrupted run in `out` had.
+    """Return the loggers in `names`, and those that an interrupted run in `out` had.
 
-    `run_name` is the run's in MLflow; without it runs are named by method and dataset.
+    `notify` is called with the error of a logger that was not asked for, and by loggers that fail.
+    `run_name` is the name of the run in MLflow; default its method and dataset.
     """
     for name in names:
         if name not in KINDS:
             raise MotifairError(f"There is no logger '{name}'. {nearest(name, KINDS)}")
     from motifair.report.tracking.logger import remembered
 
-    found = [_make(name, out, tell, run_name) for name in dict.fromkeys(names)]
+    loggers = [_make(name, out, notify, run_name) for name in dict.fromkeys(names)]
     for name in remembered(out):
         if name not in names:
             try:
-                found.append(_make(name, out, tell, run_name))
-            except MotifairError as error:  # it was not asked for now: the run goes on without
-                tell(str(error))
-    return found
+                loggers.append(_make(name, out, notify, run_name))
+            except MotifairError as error:  # not asked for now: the run continues without
+                notify(str(error))
+    return loggers
 
 
-def _make(name: str, out: Path, tell: Callable[[str], None], run_name: str | None) -> Logger:
+def _make(name: str, out: Path, notify: Callable[[str], None], run_name: str | None) -> Logger:
     if name == "tensorboard":
         from motifair.report.tracking.tensorboard import TensorBoardLogger
 
-        return TensorBoardLogger(out / "tensorboard", tell=tell)
+        return TensorBoardLogger(out / "tensorboard", tell=notify)
     from motifair.report.tracking.mlflow import MLflowLogger
 
     place = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{(out / 'mlflow.db').absolute()}"
-    return MLflowLogger(place, run_name=run_name, tell=tell)
+    return MLflowLogger(place, run_name=run_name, tell=notify)

@@ -1,4 +1,4 @@
-"""`motifair paper`: make the paper's tables and figures again."""
+"""`motifair paper`: reproduce the paper's tables and figures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def paper(
         ),
     ],
     out: Annotated[
-        Path, typer.Option(help="Folder for the results; the same again goes on.")
+        Path, typer.Option(help="Folder for the results; the same again continues.")
     ] = Path("results"),
     splits: Annotated[
         int | None, typer.Option(min=1, help="Data splits; default as many as the study says.")
@@ -51,9 +51,9 @@ def paper(
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the tables as JSON.")] = False,
 ) -> None:
-    """Make a table or figure of the paper again, on splits that nothing was chosen on.
+    """Reproduce a table or figure of the paper, on splits that were not used to choose anything.
 
-    Results go to OUT/NAME, the runs behind them to OUT/runs, where studies share them.
+    Results are written to OUT/NAME, their runs to OUT/runs, which studies share.
     """
     from motifair.cli.interrupt import stop_on_signal
     from motifair.federation.loop import Stopped
@@ -79,19 +79,19 @@ def paper(
             stop=stack.enter_context(stop_on_signal(errors)),
         )
         try:
-            found = {}
+            results = {}
             for study in map(load_study, names):
                 if len(names) > 1 and not quiet:
                     errors.print(f"{study.name}: {study.summary}", highlight=False)
-                found[study.name] = _make(study, settings)
+                results[study.name] = _make(study, settings)
         except Stopped:
-            errors.print("Saved. Give the same command again to go on.", highlight=False)
+            errors.print("Saved. Give the same command again to continue.", highlight=False)
             raise typer.Exit(130) from None
-    _print(found, out, as_json)
+    _print(results, out, as_json)
 
 
 class StudyProgress:
-    """Shows the runs of a study one after another, each with a bar that goes when it is done."""
+    """Show the runs of a study one after another, each with a bar that disappears at its end."""
 
     def __init__(self, console: Console) -> None:
         self.console, self.shown = console, ExitStack()
@@ -103,7 +103,7 @@ class StudyProgress:
         self.shown.close()
 
     def __call__(self, plan: Plan) -> RunProgress:
-        """Hear that a run begins."""
+        """Show the progress of a run that begins; return it."""
         from motifair.experiments.progress import RunProgress
 
         self.shown.close()
@@ -113,20 +113,20 @@ class StudyProgress:
 
 
 def _make(study: Study, settings: Settings) -> StudyResult:
-    """Run a study and write what it found, so that the next one may fail without loss."""
-    finding = study.run(settings)
-    finding.write(settings.out / study.name)
-    return finding
+    """Run a study and write its result before the next one starts; return it."""
+    result = study.run(settings)
+    result.write(settings.out / study.name)
+    return result
 
 
-def _print(found: dict[str, StudyResult], out: Path, as_json: bool) -> None:
+def _print(results: dict[str, StudyResult], out: Path, as_json: bool) -> None:
     if as_json:
-        content = {name: finding.to_json() for name, finding in found.items()}
+        content = {name: result.to_json() for name, result in results.items()}
         typer.echo(json.dumps(content, indent=2, ensure_ascii=False))
         return
     console = Console()
-    for name, finding in found.items():
-        console.print(finding.title, style="bold", highlight=False)
-        for note in finding.notes:
+    for name, result in results.items():
+        console.print(result.title, style="bold", highlight=False)
+        for note in result.notes:
             console.print(note, highlight=False)
         console.print(f"Results in {out / name}", highlight=False, soft_wrap=True)

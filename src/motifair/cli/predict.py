@@ -1,4 +1,4 @@
-"""`motifair predict` and `motifair export`: use a trained model, and take models out of a run."""
+"""`motifair predict` and `motifair export`: use a trained model, and export the models of a run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def predict(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say of each graph which class it is, and how probable each class is."""
+    """Predict the class of each graph, with the probability of each class."""
     from motifair.errors import MotifairError
     from motifair.export import load_model
     from motifair.export import predict as classify
@@ -38,16 +38,16 @@ def predict(
     if out is not None:
         check_target(out)
     exported = load_model(model)
-    found = classify(exported, read_graphs(graphs))
+    predictions = classify(exported, read_graphs(graphs))
     if out is not None:
-        text = found.to_csv(index=False) if out.suffix == ".csv" else _json(found)
+        text = predictions.to_csv(index=False) if out.suffix == ".csv" else _json(predictions)
         write_atomic(out, text)
     if as_json:
-        typer.echo(_json(found), nl=False)
+        typer.echo(_json(predictions), nl=False)
     elif out is not None:
         Console().print(f"Predictions in {out}", highlight=False, soft_wrap=True)
     else:
-        _show(found, f"{exported.card['method']}, {exported.card['agent']}")
+        _show(predictions, f"{exported.card['method']}, {exported.card['agent']}")
 
 
 def export(
@@ -58,11 +58,11 @@ def export(
     """Write the models of a finished run: every agent's, and the server's."""
     from motifair.export.runs import export_run
 
-    made = [str(path) for path in export_run(folder, out)]
-    typer.echo(json.dumps(made, indent=2) if as_json else "\n".join(made))
+    folders = [str(path) for path in export_run(folder, out)]
+    typer.echo(json.dumps(folders, indent=2) if as_json else "\n".join(folders))
 
 
-def _json(found: Any) -> str:
+def _json(predictions: Any) -> str:
     """Return predictions as a list with one object for each graph."""
     rows = [
         {
@@ -74,13 +74,13 @@ def _json(found: Any) -> str:
                 if str(name).startswith("probability ")
             },
         }
-        for row in found.to_dict("records")
+        for row in predictions.to_dict("records")
     ]
     return json.dumps(rows, indent=2) + "\n"
 
 
-def _show(found: Any, title: str) -> None:
+def _show(predictions: Any, title: str) -> None:
     from motifair.table import Table
 
-    words = found.map(lambda v: f"{v:.4f}" if isinstance(v, float) else str(v))
-    Console().print(Table.of(words.set_index("graph"), title).to_rich())
+    cells = predictions.map(lambda v: f"{v:.4f}" if isinstance(v, float) else str(v))
+    Console().print(Table.of(cells.set_index("graph"), title).to_rich())

@@ -1,4 +1,4 @@
-"""Which kind of run a folder holds: a simulation, or one between machines."""
+"""Read runs from folders: simulations, or runs between machines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def read_source(
     folder: Path, *, run: str | None = None, split: int = 0, books: bool = True
 ) -> Source:
-    """Read a run from the folder that `motifair run --out` named, or an operator's folder.
+    """Return the run in a folder of `motifair run --out`, or in an operator's folder.
 
     An operator's folder may hold several runs: `run` names one. A simulation may have several
     splits: `split` chooses one.
@@ -23,7 +23,7 @@ def read_source(
     from motifair.report.source import read_simulation
 
     if is_operator_folder(folder):
-        # Only here: a simulation is read without the extra that a ledger needs.
+        # Imported here: reading a simulation must not need the extra of the ledger.
         from motifair.consortium.source import read_deployed
 
         return read_deployed(folder, run)
@@ -33,22 +33,22 @@ def read_source(
 
 
 def read_sources(folders: Sequence[Path], run: str | None, split: int) -> dict[Path, Source]:
-    """Read runs; a folder that holds several simulated runs stands for all of them."""
+    """Return runs by folder; a folder of several simulated runs gives all of them."""
     from motifair.report.source import run_folders
 
-    found = dict.fromkeys(
+    runs = dict.fromkeys(
         f for each in folders for f in ([each] if is_operator_folder(each) else run_folders(each))
     )
-    if run is not None and not any(is_operator_folder(f) for f in found):
+    if run is not None and not any(is_operator_folder(f) for f in runs):
         raise MotifairError("None of the folders is an operator's; leave --run out.")
     return {
         f: read_source(f, run=run if is_operator_folder(f) else None, split=split, books=False)
-        for f in found
+        for f in runs
     }
 
 
 def is_operator_folder(folder: Path) -> bool:
-    """Whether a folder has a federation's terms."""
+    """Return whether a folder has the terms of a federation."""
     from motifair.consortium.terms import TERMS
 
     return (folder / TERMS).exists()
