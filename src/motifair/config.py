@@ -1,4 +1,4 @@
-"""One validated configuration: profiles, TOML or JSON or key=value in, JSON out."""
+"""The validated configuration: profiles, read from TOML, JSON or key=value, written as JSON."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def option(
     most: float | None = None,
     below: float | None = None,
 ) -> Any:
-    """Declare an option, of the configuration or of a component: default, meaning and range."""
+    """Declare an option of the configuration or of a component: default, help and range."""
     limits = {"above": above, "least": least, "most": most, "below": below}
     return field(default=default, metadata={"help": help, "choices": choices, **limits})
 
 
 @dataclass(frozen=True, init=False)
 class Config:
-    """Everything that decides a run's result, checked.
+    """All options that determine the result of a run, validated.
 
     Arguments:
-        **options: any of the options below, by name, as values or as text. What is not set is as
-            the profile has it: `profile="default"`, or `"paper"`, its literal reading, whose
-            values stand below. Symbols in brackets are the paper's; `docs/notation.md` lists them,
-            `motifair options` lists the options with both defaults.
+        **options: any of the options below, by name, as values or as text. Options that are not
+            set have the values of the profile: `profile="default"`, or `"paper"`, which reads the
+            paper literally and whose values are those below. Symbols in brackets are the paper's;
+            `docs/notation.md` lists them, `motifair options` lists the options with both defaults.
 
     >>> Config(beta=2).beta, Config().own_weight, Config(profile="paper").own_weight
     (2.0, 0.48, 0.0)
@@ -233,7 +233,7 @@ class Config:
 
     @property
     def given(self) -> frozenset[str]:
-        """The options that were set; all others are the profile's."""
+        """Names of the options that were set; all others have the profile's values."""
         given: frozenset[str] = self.__dict__["_given"]
         return given
 
@@ -254,13 +254,13 @@ class Config:
             )
 
     def to_json(self) -> dict[str, Any]:
-        """Return all options as plain values that JSON can hold (infinity by name)."""
+        """Return all options as values that JSON can hold, infinity as `"inf"`."""
         values = {**asdict(self), **dict(self.component_options)}
         del values["component_options"]
         return {k: ("inf" if v == math.inf else v) for k, v in values.items()}
 
     def digest(self) -> str:
-        """Return a short name for this configuration."""
+        """Return a short hash of this configuration."""
         text = json.dumps(self.to_json(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
@@ -293,7 +293,7 @@ LIMITS: Mapping[str, tuple[str, Callable[[float, float], bool]]] = {
     "most": ("at most", operator.le),
     "below": ("less than", operator.lt),
 }
-# Options of earlier versions: the value that is now the only one, and why there is no other.
+# Options of earlier versions: the value that is now fixed, and why.
 REMOVED = {
     "report": (
         "final",
@@ -303,14 +303,14 @@ REMOVED = {
 
 
 def _component_options(values: Mapping[str, Any]) -> dict[str, Field[Any]]:
-    """Return the options that the chosen method, aggregator and valuation declare themselves."""
-    from motifair.methods import component_options  # they are built on this module
+    """Return the options that the chosen method, aggregator and valuation declare."""
+    from motifair.methods import component_options  # methods import this module
 
     return component_options(values)
 
 
 def make_config(settings: Mapping[str, Any]) -> Config:
-    """Return the configuration for settings by name, which an earlier version may have written.
+    """Return the configuration for settings by name, also those written by an earlier version.
 
     >>> make_config({"beta": "inf", "report": "final"}).beta
     inf
@@ -319,7 +319,7 @@ def make_config(settings: Mapping[str, Any]) -> Config:
 
 
 def _without_removed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out options of an earlier version where they say what is done anyway."""
+    """Return settings without removed options; refuse those whose value is no longer possible."""
     for name, (only, reason) in REMOVED.items():
         if settings.get(name, only) != only:
             raise MotifairError(
@@ -329,7 +329,7 @@ def _without_removed(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """Read settings from a TOML or JSON file (such as the `config.json` of an earlier run)."""
+    """Return settings from a TOML or JSON file, such as the `config.json` of an earlier run."""
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
@@ -346,22 +346,22 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def parse_assignments(assignments: list[str]) -> dict[str, str]:
-    """Read `key=value` words.
+    """Return the options in `key=value` words.
 
     >>> parse_assignments(["beta=2"])
     {'beta': '2'}
     """
-    found = {}
+    options = {}
     for word in assignments:
         key, equals, value = word.partition("=")
         if not equals or not key:
             raise MotifairError(f"--set takes key=value, not '{word}'.")
-        found[key.strip()] = value.strip()
-    return found
+        options[key.strip()] = value.strip()
+    return options
 
 
 def parse_option(name: str, option: Field[Any], value: Any) -> Any:
-    """Turn text or a number into the option's own type."""
+    """Return a value, as text or a number, in the type of the option."""
     kind: type = type(option.default)
     text = str(value).strip().lower()
     if kind is bool:
@@ -383,7 +383,7 @@ def parse_option(name: str, option: Field[Any], value: Any) -> Any:
 
 
 def range_in_words(rule: Mapping[str, Any]) -> str:
-    """Say which numbers an option takes, from its metadata.
+    """Return which numbers an option takes, in words, from its metadata.
 
     >>> range_in_words(OPTIONS["dropout"].metadata)
     'at least 0 and at most 0.95'
