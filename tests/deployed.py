@@ -18,7 +18,7 @@ from motifair.consortium.checkpoint import load_checkpoint
 from motifair.consortium.coordinator import Coordinator, RunCheckpoint
 from motifair.consortium.keys import new_key, signer
 from motifair.consortium.member_data import prepare_member_data
-from motifair.consortium.rounds import CHECKPOINT, Drive
+from motifair.consortium.rounds import CHECKPOINT, RunDriver
 from motifair.consortium.store.ledger import open_ledger
 from motifair.consortium.terms import FederationTerms, make_terms
 from motifair.consortium.transports.inprocess import InProcess
@@ -166,17 +166,17 @@ class World:
         return Coordinator(self.run, self.terms, keys, public_text(key_of("operator")))
 
     @contextmanager
-    def server(self, folder: str = "run") -> Iterator[Drive]:
+    def server(self, folder: str = "run") -> Iterator[RunDriver]:
         """The server's process: an open ledger, and new objects from the files on disk."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with open_ledger(self.folder / "ledger.sqlite", write=True) as ledger:
             transport, coordinator = InProcess(self.handlers()), self.coordinator()
-            yield Drive(
+            yield RunDriver(
                 transport,
                 coordinator,
                 ledger,
                 self.folder / folder,
-                tell=self.heard.append,
+                on_entry=self.heard.append,
                 sign=signer(key_of("operator")),
             )
 

@@ -16,7 +16,7 @@ from worlds import CPU
 
 from motifair.consortium.coordinator import Coordinator
 from motifair.consortium.member_data import member_holdout
-from motifair.consortium.rounds import Drive
+from motifair.consortium.rounds import RunDriver
 from motifair.consortium.store.ledger import open_ledger
 from motifair.consortium.terms import FederationTerms
 from motifair.consortium.transports import OnReply
@@ -226,7 +226,7 @@ class Backwards:
 def test_the_same_uploads_in_another_order_give_the_same_ledger(name: str, tmp_path: Path) -> None:
     world = deployed(name)
     with open_ledger(tmp_path / "ledger.sqlite", write=True) as ledger:
-        assert Drive(Backwards(world), world.coordinator(), ledger, tmp_path / "run")()
+        assert RunDriver(Backwards(world), world.coordinator(), ledger, tmp_path / "run")()
         entries = [e.to_json() for e in ledger.entries(world.run)]
     assert entries == [e.to_json() for e in world.entries()]
 

@@ -1,7 +1,7 @@
-"""The server of a deployed federation: tasks out, uploads in, one round after another.
+"""The server of a deployed federation: write tasks, check uploads, compute rounds.
 
-It maps a `RunCheckpoint` to the next one and keeps nothing else, so that a run can go on from any
-checkpoint that was saved.
+It maps a `RunCheckpoint` to the next one and has no other state, so that a run can continue from
+any saved checkpoint.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MOST_BYTES_TO_JOIN = 2**28
 
 @dataclass(frozen=True)
 class JoinedMember:
-    """A member as it joined: how many graphs it trains on, and its motifs."""
+    """A member: its name, number of training graphs, and motifs, as sent when it joined."""
 
     name: str
     graphs: int
@@ -49,8 +49,8 @@ class JoinedMember:
 
 @dataclass(frozen=True)
 class RunCheckpoint:
-    """Where a run stands: who joined, the server's state, the tasks of the next round by agent,
-    and the last entry of the ledger.
+    """State of a run: members, the server's state, the tasks of the next round by agent, and the
+    last entry of the ledger.
     """
 
     roster: tuple[JoinedMember, ...]
@@ -60,13 +60,15 @@ class RunCheckpoint:
 
     @property
     def round(self) -> int:
-        """Rounds done."""
+        """Number of rounds done."""
         return self.entry.round
 
 
 class Coordinator:
-    """Serves the members of `terms` in one run; `keys` are their public keys, `operator` is the one
-    by which entries are signed, or ''.
+    """Computes the rounds of one run for the members of `terms`.
+
+    `keys` are the public keys of the members; `operator` is the public key for the signatures of
+    entries, or ''.
     """
 
     def __init__(
@@ -80,7 +82,7 @@ class Coordinator:
 
     @property
     def agreed(self) -> AgreedTerms:
-        """The terms as they stand in the ledger."""
+        """The terms as written to the ledger."""
         return self.terms.for_ledger(self.keys, self.operator)
 
     def invitations(self) -> dict[str, bytes]:
@@ -88,7 +90,7 @@ class Coordinator:
         return {name: self._task(name, JOIN, 0).encode() for name in self.terms.members}
 
     def open(self, accepted: Mapping[str, Accepted], accounts: Accounts) -> RunCheckpoint:
-        """Begin with what all members said when they joined."""
+        """Return the first checkpoint from the uploads with which all members joined."""
         roster = tuple(
             JoinedMember(name, accepted[name].upload.graphs, accepted[name].upload.motifs)
             for name in self.terms.members
@@ -109,11 +111,11 @@ class Coordinator:
     def change(
         self, checkpoint: RunCheckpoint, accepted: Mapping[str, Accepted], accounts: Accounts
     ) -> RunCheckpoint:
-        """Go on with other members, or other terms or keys of the same: `accepted` has what
-        newcomers said when they joined.
+        """Return the checkpoint to continue from with other members, terms or keys.
 
-        A newcomer begins with the value 1/N; those who stay share the rest in proportion. Motifs
-        that only members who left had are forgotten.
+        `accepted` has the uploads with which new members joined. A new member starts with the value
+        1/N; the values of the others are scaled to add up to the rest. Motifs of former members
+        alone are dropped.
         """
         stayed = {j.name: j for j in checkpoint.roster if j.name in self.terms.members}
         new = {n: JoinedMember(n, a.upload.graphs, a.upload.motifs) for n, a in accepted.items()}
@@ -121,28 +123,29 @@ class Coordinator:
         server = self.server(roster)
         state = checkpoint.server
         if roster != checkpoint.roster:
-            state = self._carried(checkpoint, roster, server)
+            state = self._carry_over(checkpoint, roster, server)
         entry = accounts.agree(self.agreed)
         nothing = torch.zeros(len(roster), len(state.weights))
         downloads = Downloads(nothing, torch.ones(len(roster)), *server.for_agents(state))
         tasks = self._tasks(roster, state, downloads, entry, set(new))
-        for name in stayed:  # what they were to be told is still to be told
-            told, now = Download.decode(checkpoint.tasks[name]), Download.decode(tasks[name])
-            about = {f: getattr(now, f) for f in ("task", "terms", "number", "head")}
-            tasks[name] = replace(told, **about).encode()
+        for name in stayed:  # their pending rewards are still to be sent
+            pending, task = Download.decode(checkpoint.tasks[name]), Download.decode(tasks[name])
+            about = {f: getattr(task, f) for f in ("task", "terms", "number", "head")}
+            tasks[name] = replace(pending, **about).encode()
         return RunCheckpoint(roster, state, tasks, entry)
 
-    def _carried(
+    def _carry_over(
         self, checkpoint: RunCheckpoint, roster: Sequence[JoinedMember], server: Server
     ) -> ServerState:
+        """Return the server's state for a new roster."""
         old, fresh = checkpoint.server, server.start(checkpoint.server.weights)
-        worth = {j.name: float(v) for j, v in zip(checkpoint.roster, old.value, strict=True)}
+        values = {j.name: float(v) for j, v in zip(checkpoint.roster, old.value, strict=True)}
         aligned = {j.name: float(v) for j, v in zip(checkpoint.roster, old.alignment, strict=True)}
-        kept = sum(worth.get(j.name, 0.0) for j in roster)
-        newcomers = sum(j.name not in worth for j in roster)
+        kept = sum(values.get(j.name, 0.0) for j in roster)
+        newcomers = sum(j.name not in values for j in roster)
         rest = 1 - newcomers / len(roster)
         value = [
-            worth[j.name] * rest / kept if j.name in worth and kept > 0 else 1 / len(roster)
+            values[j.name] * rest / kept if j.name in values and kept > 0 else 1 / len(roster)
             for j in roster
         ]
         prototypes, active = fresh.prototypes, fresh.active
@@ -150,11 +153,11 @@ class Coordinator:
             before = MotifIndex.of([j.motifs for j in checkpoint.roster]).keys
             place = {key: k for k, key in enumerate(before)}
             keys = MotifIndex.of([j.motifs for j in roster]).keys
-            here = torch.tensor(
+            new_rows = torch.tensor(
                 [k for k, key in enumerate(keys) if key in place], dtype=torch.int64
             )
-            there = torch.tensor([place[k] for k in keys if k in place], dtype=torch.int64)
-            prototypes[here], active[here] = old.prototypes[there], old.active[there]
+            old_rows = torch.tensor([place[k] for k in keys if k in place], dtype=torch.int64)
+            prototypes[new_rows], active[new_rows] = old.prototypes[old_rows], old.active[old_rows]
         return replace(
             fresh,
             round=old.round,
@@ -173,8 +176,8 @@ class Coordinator:
         replies: Mapping[str, bytes],
         roster: Sequence[JoinedMember],
     ) -> tuple[dict[str, Accepted], dict[str, str]]:
-        """Open the answers: those that count, and why others do not."""
-        motifs = {j.name: len(j.motifs) for j in roster}  # nobody's, while they join
+        """Check replies; return the accepted uploads, and the reasons for rejecting the others."""
+        motifs = {j.name: len(j.motifs) for j in roster}  # empty while members join
         size, p = self.shared.stop - self.shared.start, self.terms.privacy
         max_norm = min(self.terms.max_norm, longest(p.clip_update, p.noise_update, size))
         accepted: dict[str, Accepted] = {}
@@ -196,14 +199,14 @@ class Coordinator:
     def too_long(
         self, roster: Sequence[JoinedMember], accepted: Mapping[str, Accepted]
     ) -> dict[str, str]:
-        """Say whose updates are so long beside the others' of the round that they do not count."""
-        there = [j for j in roster if j.name in accepted]
-        updates = [_tensor(accepted[j.name].upload.update) for j in there]
+        """Return the reasons to reject updates that are much longer than others in the round."""
+        names = [j.name for j in roster if j.name in accepted]
+        updates = [_tensor(accepted[name].upload.update) for name in names]
         length = torch.tensor([float(u.double().norm()) for u in updates], dtype=torch.float64)
         steps = self._steps(roster)[[j.name in accepted for j in roster]]
         usual = usual_length(length, steps)
         return {
-            there[k].name: f"an update of length {length[k]:.4g}, where {usual[k]:.4g} is usual in "
+            names[k]: f"an update of length {length[k]:.4g}, where {usual[k]:.4g} is usual in "
             f"this round, and {REJECTED:g} times that the most"
             for k in too_long(length, steps).nonzero().flatten().tolist()
         }
@@ -216,10 +219,10 @@ class Coordinator:
         rejected: Mapping[str, str],
         absent: Mapping[str, str],
     ) -> tuple[RunCheckpoint, Record]:
-        """Take a round: value, settle, and make the tasks of the next one.
+        """Compute and settle a round; return the next checkpoint and the record of the round.
 
-        Below the quorum, or where the values of the present add up to nothing, there is no
-        evidence: all keep their values, and nobody is rewarded.
+        Below the quorum, or if the values of the present agents do not add up to more than 0, all
+        agents keep their values, and none is rewarded.
         """
         roster, server = checkpoint.roster, self.server(checkpoint.roster)
         present = torch.tensor([j.name in accepted for j in roster])
@@ -236,14 +239,14 @@ class Coordinator:
             state, downloads, record = self._idle(server, checkpoint.server)
         entry = accounts.settle(self._lines(roster, record, accepted, rejected, absent))
         lost = {name for name, reason in absent.items() if LOST in reason}
-        # Where all stand at the server's model, whoever did not move with it is behind.
+        # If all agents are to have the server's model, those that missed this round get it whole.
         away = {j.name for j in roster if idle or j.name not in accepted}
         behind = away if self.method.returning == "server" else lost
         tasks = self._tasks(roster, state, downloads, entry, behind)
         return RunCheckpoint(roster, state, tasks, entry), record
 
     def server(self, roster: Sequence[JoinedMember]) -> Server:
-        """Return the server of these members."""
+        """Return the server for these members."""
         index = [MotifIndex.of([j.motifs for j in roster])] if self.method.uses_motifs else []
         return Server(
             self.method,
@@ -255,7 +258,7 @@ class Coordinator:
         )
 
     def _sizes(self, roster: Sequence[JoinedMember]) -> Tensor:
-        """Return how many graphs each member trains on, as far as that is believed."""
+        """Return the number of training graphs of each member, capped by the terms."""
         ratio = self.terms.max_size_ratio
         return torch.tensor(capped_sizes([j.graphs for j in roster], ratio))
 
@@ -263,7 +266,7 @@ class Coordinator:
         return self.method.steps(self._sizes(roster))
 
     def _idle(self, server: Server, state: ServerState) -> tuple[ServerState, Downloads, Record]:
-        """Let a round pass."""
+        """Return the state, downloads and record of a round without rewards."""
         agents = len(state.value)
         new = replace(state, round=state.round + 1)
         nothing = torch.zeros(agents, len(state.weights))
@@ -276,8 +279,8 @@ class Coordinator:
         return new, Downloads(nothing, torch.ones(agents), *server.for_agents(new)), record
 
     def _uploads(self, roster: Sequence[JoinedMember], accepted: Mapping[str, Accepted]) -> Uploads:
-        """Put uploads into rows, zeros for who is absent."""
-        found = {name: a.upload for name, a in accepted.items()}
+        """Return uploads as rows in the order of the roster, zeros for absent agents."""
+        uploads = {name: a.upload for name, a in accepted.items()}
         size = self.shared.stop - self.shared.start
         hidden = self.terms.config.hidden
 
@@ -285,25 +288,25 @@ class Coordinator:
             empty = np.zeros(size, np.float32)
             return torch.from_numpy(
                 np.stack(
-                    [getattr(found[j.name], name) if j.name in found else empty for j in roster]
+                    [getattr(uploads[j.name], name) if j.name in uploads else empty for j in roster]
                 )
             )
 
         def numbers(name: str) -> Tensor:
-            return torch.tensor([getattr(found.get(j.name), name, 0.0) for j in roster])
+            return torch.tensor([getattr(uploads.get(j.name), name, 0.0) for j in roster])
 
         prototypes = None
         if self.method.uses_prototypes:
             parts = [
-                _tensor(found[j.name].prototypes)
-                if j.name in found
+                _tensor(uploads[j.name].prototypes)
+                if j.name in uploads
                 else torch.zeros(len(j.motifs), hidden)
                 for j in roster
             ]
             prototypes = torch.cat(parts)
         gradient = rows("gradient") if self.method.uses_gradients else None
         if gradient is not None and self.terms.config.alignment_against in ALIGNMENTS:
-            # Gradients are added up here. Where they vote, only their directions count.
+            # These rules add up gradients; others use only their directions.
             gradient = shorten(gradient, torch.ones(len(roster)))
         return Uploads(
             update=shorten(rows("update"), self._steps(roster)),
@@ -346,7 +349,7 @@ class Coordinator:
         entry: Entry,
         behind: set[str],
     ) -> dict[str, bytes]:
-        """Write to each agent what it alone may know; who is `behind` gets a model."""
+        """Return the task of each agent, with its own reward or, if it is `behind`, a model."""
         round = entry.round + 1
         last = round > self.terms.config.rounds
         initial = self.model.layout.initial(self.terms.config.seed, torch.float32)[self.shared]
@@ -376,14 +379,17 @@ class Coordinator:
         return Download(run=self.run, round=round, agent=name, task=task, terms=self.terms.digest)
 
     def _most_bytes(self, motifs: int | None) -> int:
-        """Return how long an upload can be; of who joins it is not known how many motifs it has."""
+        """Return the most bytes of an upload; `motifs` is None for an agent that joins."""
         if motifs is None:
             return MOST_BYTES_TO_JOIN
         size = int(self.shared.stop - self.shared.start)
         return 2**16 + 4 * (2 * size + motifs * self.terms.config.hidden)
 
     def _shape(self, motifs: int, upload: Upload) -> Shape:
-        """Return what arrays must look like; who joins says itself how many motifs it has."""
+        """Return the shape that the arrays of an upload must have.
+
+        An agent that joins sends its motifs in the upload; else it has `motifs` of them.
+        """
         if upload.task == FINISH:
             return Shape(None, None, None)
         size = self.shared.stop - self.shared.start

@@ -19,7 +19,7 @@ from motifair.consortium.checkpoint import load_checkpoint
 from motifair.consortium.coordinator import Coordinator
 from motifair.consortium.operate import run_federation, status
 from motifair.consortium.operator_folder import OPERATOR, SERVER, OperatorFolder
-from motifair.consortium.rounds import CHECKPOINT, Drive
+from motifair.consortium.rounds import CHECKPOINT, RunDriver
 from motifair.consortium.store.ledger import open_ledger
 from motifair.consortium.transports.inprocess import InProcess
 from motifair.errors import MotifairError
@@ -173,7 +173,7 @@ def in_one_process(operator: OperatorFolder) -> list[Entry]:
     public = public_text(operator.signing_key())
     coordinator = Coordinator(RUN, operator.terms, operator.keys(), public)
     with open_ledger(scratch / "ledger.sqlite", write=True) as ledger:
-        Drive(InProcess(handlers), coordinator, ledger, scratch / "run")()
+        RunDriver(InProcess(handlers), coordinator, ledger, scratch / "run")()
         return list(ledger.entries(RUN))
 
 

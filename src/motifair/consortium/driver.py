@@ -14,7 +14,7 @@ from motifair.consortium.keys import signer
 from motifair.consortium.member_data import schema_features
 from motifair.consortium.operator_folder import OperatorFolder
 from motifair.consortium.privacy import guarantee
-from motifair.consortium.rounds import Drive, server_model
+from motifair.consortium.rounds import RunDriver, server_model
 from motifair.consortium.store.lease import LedgerUnavailable
 from motifair.consortium.store.ledger import open_ledger
 from motifair.consortium.transports import Transport
@@ -51,7 +51,7 @@ def _drive(transport: Transport, operator: OperatorFolder, segment: dict[str, An
 
     with open_ledger(operator.ledger, write=True) as ledger:
         times = RoundTimes(folder / "times.txt")
-        run_rounds = Drive(transport, coordinator, ledger, folder, times, keep, signer(key))
+        run_rounds = RunDriver(transport, coordinator, ledger, folder, times, keep, signer(key))
         return run_rounds(rounds=segment["rounds"])
 
 

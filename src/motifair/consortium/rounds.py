@@ -1,9 +1,9 @@
-"""The rounds of a deployed run, so that a crash at any instant loses and repeats no payment.
+"""The rounds of a deployed run; a crash at any time neither loses nor repeats a payment.
 
-After each round the checkpoint is saved, with the round's entry in it, and then the entry goes into
-the ledger, where the same entry twice is one. Whoever goes on from a saved checkpoint gives its
-entry to the ledger again first. A round that was not saved is made anew, and since agents answer
-the same task with the same bytes, it comes out the same.
+After each round the checkpoint is saved with the round's entry, and then the entry is appended to
+the ledger, where appending is idempotent. A run that continues from a saved checkpoint appends its
+entry again first. A round that was not saved is repeated, with the same result, since agents reply
+to the same task with the same bytes.
 """
 
 from __future__ import annotations
@@ -31,41 +31,39 @@ from motifair.statements.entry import Entry
 
 CHECKPOINT, RESULT = "position.safetensors", "result.json"
 JOIN_TRIES = 3
-PATIENCE = 600.0  # seconds that a ledger may be away before the run ends
-
-Tell = Callable[[Entry], None]
+PATIENCE = 600.0  # seconds that a ledger may be unavailable before the run ends
 
 
 @dataclass(frozen=True)
-class Drive:
-    """All that a run needs on the server's side; `folder` is its own.
+class RunDriver:
+    """Runs the server's side of a run, with checkpoints in `folder`, the run's own.
 
-    `tell` hears of every entry, `keep` of the last checkpoint, before the run counts as finished.
-    `sign` signs entries with the key of the coordinator's `operator`.
+    `on_entry` is called with every entry, `on_finish` with the last checkpoint, before the run
+    counts as finished. `sign` signs entries with the key of the coordinator's `operator`.
     """
 
     transport: Transport
     coordinator: Coordinator
     ledger: Ledger
     folder: Path
-    tell: Tell = lambda entry: None
-    keep: Callable[[RunCheckpoint], None] = lambda checkpoint: None
+    on_entry: Callable[[Entry], None] = lambda entry: None
+    on_finish: Callable[[RunCheckpoint], None] = lambda checkpoint: None
     sign: Callable[[bytes], bytes] | None = None
 
     @cached_property
     def live(self) -> LiveStatusWriter:
-        """What who watches is told of the exchanges."""
+        """Live status of the current exchange."""
         return LiveStatusWriter(self.folder / LIVE)
 
     def __call__(self, *, rounds: int | None = None) -> bool:
-        """Go on with the run, for at most so many rounds; return whether it is finished."""
+        """Start or continue the run, for at most `rounds` rounds; return whether it is finished."""
         self.folder.mkdir(parents=True, exist_ok=True)
         if (self.folder / RESULT).exists():
             return True
         with self.ledger.lease(self.coordinator.run), self.live:
-            return self._go_on(rounds)
+            return self._continue(rounds)
 
-    def _go_on(self, rounds: int | None) -> bool:
+    def _continue(self, rounds: int | None) -> bool:
         checkpoint = load_checkpoint(self.folder / CHECKPOINT)
         if checkpoint is None:
             checkpoint = self._open()
@@ -102,16 +100,16 @@ class Drive:
                 f"{self.folder / CHECKPOINT}; put back a copy of it, or start a new run."
             )
         joined = self._join(self.coordinator.terms.members)
-        return self._saved(self.coordinator.open(joined, accounts))
+        return self._save(self.coordinator.open(joined, accounts))
 
     def _change(self, checkpoint: RunCheckpoint) -> RunCheckpoint:
-        """Let newcomers join and who left leave, and new terms and keys be known."""
+        """Let new members join; return the checkpoint with the new members, terms and keys."""
         before = {j.name for j in checkpoint.roster}
         joined = self._join([n for n in self.coordinator.terms.members if n not in before])
-        return self._saved(self.coordinator.change(checkpoint, joined, self._accounts()))
+        return self._save(self.coordinator.change(checkpoint, joined, self._accounts()))
 
     def _join(self, names: Sequence[str]) -> dict[str, Accepted]:
-        """Ask members to join, until all of them did."""
+        """Ask members to join until all of them have; refuse to start without one."""
         tasks = self.coordinator.invitations()
         joined: dict[str, Accepted] = {}
         reasons: dict[str, str] = {}
@@ -135,7 +133,7 @@ class Drive:
     def _exchange(
         self, round: int, tasks: Mapping[str, bytes]
     ) -> tuple[dict[str, bytes], dict[str, str]]:
-        """Ask agents, and let who watches know how that goes."""
+        """Send tasks, with the live status kept; return the replies, and why others are missing."""
         deadline = self.coordinator.terms.deadline
         self.live.started(round, tasks, deadline)
         try:
@@ -143,8 +141,8 @@ class Drive:
         finally:
             self.live.ended()
 
-    def _saved(self, checkpoint: RunCheckpoint) -> RunCheckpoint:
-        """Make a checkpoint the one to go on from, and enter it in the ledger."""
+    def _save(self, checkpoint: RunCheckpoint) -> RunCheckpoint:
+        """Save a checkpoint, append its entry to the ledger, and return it."""
         save_checkpoint(self.folder / CHECKPOINT, checkpoint)
         self._append(checkpoint.entry)
         return checkpoint
@@ -155,7 +153,7 @@ class Drive:
         accepted, rejected = self.coordinator.collect(tasks, replies, checkpoint.roster)
         rejected |= self.coordinator.too_long(checkpoint.roster, accepted)
         accepted = {name: a for name, a in accepted.items() if name not in rejected}
-        differing = sorted(name for name, why in absent.items() if OTHER_TERMS in why)
+        differing = sorted(name for name, reason in absent.items() if OTHER_TERMS in reason)
         if differing and len(accepted) < self.coordinator.terms.quorum:
             raise MotifairError(
                 f"'{differing[0]}' agreed to other terms, and too few are left; give members the "
@@ -164,45 +162,45 @@ class Drive:
             )
         self._retain(checkpoint.round + 1, {name: replies[name] for name in accepted})
         new, _ = self.coordinator.next(checkpoint, accounts, accepted, rejected, absent)
-        accounts.add(self._saved(new).entry)
+        accounts.add(self._save(new).entry)
         return new
 
     def _finish(self, checkpoint: RunCheckpoint) -> None:
-        """Let agents adopt their last reward, and write down how accurate they became."""
+        """Send agents their last reward, and write their final accuracies."""
         tasks = checkpoint.tasks
         replies, _ = self._exchange(checkpoint.round, tasks)
         accepted, _ = self.coordinator.collect(tasks, replies, checkpoint.roster)
-        found = {name: a.upload.accuracy for name, a in sorted(accepted.items())}
-        self.keep(checkpoint)
+        accuracy = {name: a.upload.accuracy for name, a in sorted(accepted.items())}
+        self.on_finish(checkpoint)
         result = {
             "run": self.coordinator.run,
             "rounds": checkpoint.round,
             "head": checkpoint.entry.hash,
-            "accuracy": found,
+            "accuracy": accuracy,
         }
         write_json(self.folder / RESULT, result)
 
     def _append(self, entry: Entry) -> None:
-        """Give the ledger an entry, signed; while it is away, wait."""
-        written = entry if self.sign is None else entry.signed(self.sign)
+        """Append an entry to the ledger, signed; retry while it is unavailable."""
+        signed = entry if self.sign is None else entry.signed(self.sign)
         end, pause = time.monotonic() + PATIENCE, 0.2
         while True:
             try:
-                self.ledger.append(written)
+                self.ledger.append(signed)
                 break
             except LedgerUnavailable:
                 if time.monotonic() > end:
                     raise
                 time.sleep(pause)
                 pause = min(2 * pause, 5.0)
-        self.tell(entry)
+        self.on_entry(entry)
 
     def _accounts(self) -> Accounts:
         run = self.coordinator.run
         return Accounts.of(run, self.ledger.entries(run))
 
     def _retain(self, round: int, replies: Mapping[str, bytes]) -> None:
-        """Keep uploads, for who wants to recompute every value."""
+        """Write uploads to files if the terms ask for it, so that values can be recomputed."""
         if not self.coordinator.terms.retain_uploads:
             return
         folder = self.folder / "uploads" / f"{round:06}"
@@ -212,7 +210,7 @@ class Drive:
 
 
 def server_model(coordinator: Coordinator, checkpoint: RunCheckpoint) -> torch.Tensor:
-    """Return the server's model as a full row `(D,)`; what is not shared is as at the start."""
+    """Return the server's model as a full row `(D,)`; unshared parameters have initial values."""
     row = coordinator.model.layout.initial(coordinator.terms.config.seed, torch.float32)
     row[coordinator.shared] = checkpoint.server.weights.float()
     return row

@@ -23,7 +23,7 @@ from motifair.consortium.coordinator import Coordinator
 from motifair.consortium.demo import graphs_of, prepare
 from motifair.consortium.operate import run_federation, status
 from motifair.consortium.operator_folder import SERVER, OperatorFolder
-from motifair.consortium.rounds import Drive
+from motifair.consortium.rounds import RunDriver
 from motifair.consortium.store.ledger import open_ledger
 from motifair.consortium.transports.inprocess import InProcess
 from motifair.consortium.transports.nvflare.processes import (
@@ -222,7 +222,7 @@ class Consortium:
         public = public_text(operator.signing_key())
         coordinator = Coordinator(run, operator.terms, operator.keys(), public)
         with open_ledger(scratch / "ledger.sqlite", write=True) as ledger:
-            Drive(InProcess(handlers), coordinator, ledger, scratch / "run")()
+            RunDriver(InProcess(handlers), coordinator, ledger, scratch / "run")()
             return list(ledger.entries(run))
 
     def models(self, run: str, root: Path) -> dict[str, bytes]:
