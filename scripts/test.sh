@@ -1,22 +1,22 @@
 #!/usr/bin/env bash
-# The whole suite with its coverage. Real federations, which are mostly waiting, run file by file,
-# and everything else in the same time.
+# The whole suite: the quick tests with their coverage, then the slow ones; real federations, which
+# are mostly waiting, run file by file in the same time. Coverage is that of the quick tests alone:
+# tracing takes nearly half as long again, and what only slow tests reach must not count.
 set -euo pipefail
 bin=${1:?usage: test.sh BIN JOBS}
 jobs=${2:?usage: test.sh BIN JOBS}
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-rm -f .coverage .coverage-*
 
-COVERAGE_FILE=.coverage-federation "$bin/python" -m pytest --cov --cov-report= \
-  -n "$jobs" --dist loadfile -m federation --durations=15 tests/consortium >"$log" 2>&1 &
+"$bin/python" -m pytest -n "$jobs" --dist loadfile -m federation --durations=15 tests/consortium \
+  >"$log" 2>&1 &
 federation=$!
 status=0
-COVERAGE_FILE=.coverage-rest "$bin/python" -m pytest --cov --cov-report= \
-  -n "$jobs" --dist worksteal -m "not federation" -rs --durations=15 || status=$?
+"$bin/python" -m pytest --cov --cov-fail-under=90 -n "$jobs" --dist worksteal -m quick -rs \
+  --durations=15 || status=$?
+"$bin/python" -m pytest -n "$jobs" --dist worksteal -m "not quick and not federation" -rs \
+  --durations=15 || status=$?
 echo "Real federations:"
 wait "$federation" || status=$?
 cat "$log"
-"$bin/coverage" combine -q .coverage-federation .coverage-rest
-"$bin/coverage" report --fail-under=90 || status=$?
 exit "$status"
