@@ -237,6 +237,14 @@ class Config:
         given: frozenset[str] = self.__dict__["_given"]
         return given
 
+    def value(self, name: str) -> Any:
+        """Return the value of an option, the configuration's or a component's.
+
+        >>> Config(method="fedprox", mu=0.5).value("mu"), Config().value("rounds")
+        (0.5, 200)
+        """
+        return getattr(self, name) if name in OPTIONS else dict(self.component_options)[name]
+
     def _check(self) -> None:
         for option in OPTIONS.values():
             check_range(option.name, getattr(self, option.name), option.metadata)

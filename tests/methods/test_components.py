@@ -132,6 +132,21 @@ def test_with_equal_values_everybody_receives_and_is_paid_the_same() -> None:
         assert (values == values[:, :1]).all(), column
 
 
+def test_options_of_components_are_options_in_configurations_sweeps_and_reports(
+    tmp_path: Path,
+) -> None:
+    small = {"rounds": 1, "agents": 3, "hidden": 8, "threads": 1}
+    result = motifair.run(Config(method="fedprox", mu=0.5), **small)
+    assert result.config.value("mu") == 0.5
+    report = result.report(tmp_path / "report.html")
+    page = (report if isinstance(report, Path) else tmp_path / "report.html").read_text()
+    assert "weight of the proximal term" in page
+    grid = motifair.sweep({"mu": [0.1, 0.2]}, method="fedprox", **small)
+    assert grid.to_frame()["mu"].tolist() == [0.1, 0.2]
+    with pytest.raises(MotifairError, match="There is no option 'mu'"):
+        motifair.sweep({"mu": [0.1, 0.2]}, method="fedavg", **small)
+
+
 def test_an_option_of_every_run_cannot_be_declared_again() -> None:
     with pytest.raises(MotifairError, match="declares the option beta, which every run has"):
 

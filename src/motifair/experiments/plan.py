@@ -72,7 +72,7 @@ def join_settings(
         if config is not None:
             raise MotifairError("Two configurations were given; give one, and options by name.")
         dataset, config = None, dataset
-    known = {} if config is None else {name: getattr(config, name) for name in config.given}
+    known = {} if config is None else {name: config.value(name) for name in config.given}
     settings = {**known, **options}
     named = settings.pop("dataset", EMBEDDED)
     if dataset is None and named == OWN:

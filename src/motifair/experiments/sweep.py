@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from motifair.config import OPTIONS, Config
-from motifair.errors import MotifairError, nearest
+from motifair.config import Config
+from motifair.errors import MotifairError
 from motifair.experiments.jobs import ALONE, Progress
 from motifair.experiments.plan import Given, Plan, join_settings, make_plan
 from motifair.experiments.progress import show_progress
@@ -130,8 +130,6 @@ def make_plans(
     if not options:
         raise MotifairError("A sweep needs options with their values, such as {'beta': [1, 5]}.")
     for name, values in options.items():
-        if name not in OPTIONS:
-            raise MotifairError(f"There is no option '{name}'. {nearest(name, OPTIONS)}")
         if name in fixed:
             raise MotifairError(f"{name} is swept over and set; leave one of them out.")
         if isinstance(values, str) or not len(values):
@@ -157,7 +155,7 @@ def execute_sweep(
     callbacks: Sequence[Callback] = (),
 ) -> Sweep:
     """Run all plans of a grid, or continue them in `out`; return their results."""
-    settings = tuple({o: getattr(p.config, o) for o in options} for p in plans.values())
+    settings = tuple({o: p.config.value(o) for o in options} for p in plans.values())
 
     def gather(results: Mapping[str, Result]) -> Sweep:
         return Sweep(settings, results)

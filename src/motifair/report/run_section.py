@@ -14,6 +14,7 @@ import numpy as np
 from motifair.config import OPTIONS, make_config
 from motifair.evaluation.fairness import LOSS
 from motifair.experiments.result import Result, known_mean
+from motifair.methods import component_options
 from motifair.report.charts import Chart, Missing
 from motifair.report.figures import Cast, run_figures
 from motifair.report.gallery import Group, gallery
@@ -170,13 +171,16 @@ def agents_table(source: Source, timeline: Timeline) -> Table:
 def options_table(source: Source) -> Table:
     """List every option, and its default where it differs."""
     given = source.config.to_json()
-    usual = make_config({"profile": source.config.profile}).to_json()
+    options = {**OPTIONS, **component_options(given)}
+    parts = ("profile", "method", "aggregator", "valuation")
+    usual = make_config({name: given[name] for name in parts}).to_json()
+    usual |= {name: OPTIONS[name].default for name in parts[1:]}
     rows = tuple(
         (
             name,
             str(value),
             "" if str(value) == str(usual[name]) else str(usual[name]),
-            str(OPTIONS[name].metadata["help"]),
+            str(options[name].metadata["help"]),
         )
         for name, value in given.items()
     )
