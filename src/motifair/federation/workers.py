@@ -55,7 +55,7 @@ class Workers:
                 pass
         except BrokenProcessPool as error:
             raise MotifairError(
-                "A worker process was ended, perhaps for lack of memory; go on with "
+                "A worker process was ended, perhaps for lack of memory; continue with "
                 "motifair resume, or run it again with --threads 1."
             ) from error
 
