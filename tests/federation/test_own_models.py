@@ -84,10 +84,10 @@ def test_workers_train_own_models_to_the_same_bits() -> None:
         assert_same(one[-1].agents, two[-1].agents)
         assert np.array_equal(first.columns["accuracy"], second.columns["accuracy"])
         assert simulation.agents.alone is not None
-        assert simulation.agents.alone.workers is not None
+        assert simulation.agents.alone.parallel.workers is not None
     finally:
         simulation.close()
-    assert simulation.agents.alone.workers is None
+    assert simulation.agents.alone.parallel.workers is None
 
 
 def test_without_a_share_nobody_trains_a_model_of_its_own() -> None:

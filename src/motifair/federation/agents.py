@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,8 +12,8 @@ from torch import Tensor
 
 from motifair.config import Config
 from motifair.evaluation.accuracy import one_class, predictions, share_correct
+from motifair.federation.parallel import Done, ParallelTraining, Work
 from motifair.federation.protocol import Downloads, Uploads
-from motifair.federation.workers import Workers, portions, shared_rows
 from motifair.graphs.batch import Shard, collate
 from motifair.graphs.graph_set import ranges
 from motifair.learning.adam import Adam, Moments
@@ -56,35 +55,6 @@ class AgentsState:
         return AgentsState(self.weights[rows], self.moments.rows(rows), own)
 
 
-class Work(NamedTuple):
-    """What agents train from: weights and moments `(A, D)`, steps and keys of the round `(A,)`, and
-    the global prototypes of their motifs `(M, H)` with which of them exist `(M,)`.
-    """
-
-    weights: Tensor
-    first: Tensor
-    second: Tensor
-    steps: Tensor
-    keys: Tensor
-    prototypes: Tensor
-    active: Tensor
-
-
-class Done(NamedTuple):
-    """What training leaves: the same, the mean loss and the norm of the last gradient `(A,)`, the
-    mean gradient (of width 0 unless the method uses it), and local prototypes `(M, H)`.
-    """
-
-    weights: Tensor
-    first: Tensor
-    second: Tensor
-    steps: Tensor
-    loss: Tensor
-    gradient_norm: Tensor
-    gradient: Tensor
-    local: Tensor
-
-
 class Agents:
     """Agents as rows, trained in stacks of rows by `threads` workers.
 
@@ -112,8 +82,6 @@ class Agents:
         self.keys, self.method, self.training = keys, method, training
         self.model = training.model
         self.shared = self.model.layout.shared(method.share)
-        self.threads = min(threads, len(stacks))
-        self.workers: Workers | None = None
         device = keys.device
         # Prototypes are read off the training graphs without dropout, if at all.
         still = self.model.distinct_layers
@@ -133,20 +101,29 @@ class Agents:
         self.in_order = [r for rows in stacks for r in rows] == list(range(len(train)))
         self.row_order = torch.tensor([r for rows in stacks for r in rows], device=device).argsort()
         self.entry_order = torch.as_tensor(np.concatenate(entries), device=device).argsort()
-        # One portion for each worker saves scheduling; with very many pieces a few more, in case a
-        # worker is slowed down.
-        sizes = [loader.full.nodes for loader in self.loaders]
-        self.portions = portions(sizes, self.threads * (1 if len(stacks) < 100 else 8))
+        self.threads = min(threads, len(stacks))
+        self.parallel = self._parallel()
         self.alone = self._alone(own_keys) if method.own_weight else None
 
     def _alone(self, keys: Tensor) -> Agents:
         """Return the same agents on the same graphs, training alone with other random bits."""
         alone = copy(self)
-        alone.alone, alone.workers, alone.keys = None, None, keys
+        alone.alone, alone.keys = None, keys
         alone.method = SelfTrain().bind(self.method.config)
         alone.shared = self.model.layout.shared(alone.method.share)
         alone.training = replace(self.training, terms=alone.method.terms(alone.shared))
+        alone.parallel = alone._parallel()
         return alone
+
+    def _parallel(self) -> ParallelTraining | None:
+        """Return what trains the stacks in worker processes, None where one is enough."""
+        if self.threads == 1:
+            return None
+        sizes = [loader.full.nodes for loader in self.loaders]
+        width = self.shared if self.method.uses_gradients else slice(0, 0)
+        return ParallelTraining(
+            self._train, self.stacks, self.entries, sizes, width, threads=self.threads
+        )
 
     @property
     def same_batches(self) -> bool:
@@ -173,7 +150,7 @@ class Agents:
             nothing if prototypes is None else prototypes.to(state.weights.dtype),
             nothing if active is None else active,
         )
-        done = self._train_all(work) if self.threads == 1 else self._train_in_parallel(work)
+        done = self._train_all(work) if self.parallel is None else self.parallel(work)
         own = None
         if self.alone is not None:
             assert state.own is not None
@@ -206,25 +183,6 @@ class Agents:
             local=self._in_order(local) if self.method.uses_prototypes else local[0],
         )
 
-    def _train_in_parallel(self, work: Work) -> Done:
-        if self.workers is None:
-            # Outputs have the shapes of the inputs, with a prototype for every motif.
-            rows = work.weights
-            self.inbox = Work(*(shared_rows(t) for t in work))
-            gradient = rows[:, self.shared] if self.method.uses_gradients else rows[:, :0]
-            like = (*work[:4], rows[:, 0], rows[:, 0], gradient, work.prototypes)
-            self.outbox = Done(*(shared_rows(t) for t in like))
-            self.workers = Workers(self.threads, self._train_shared)
-        for box, tensor in zip(self.inbox, work, strict=True):
-            box.copy_(tensor)
-        self.workers(self.portions)
-        return Done(*(box.clone() for box in self.outbox))
-
-    def _train_shared(self, k: int) -> None:
-        part = self._train(k, self.inbox)
-        for name, box, tensor in zip(Done._fields, self.outbox, part, strict=True):
-            box[self.entries[k] if name == "local" else self.stacks[k]] = tensor
-
     def _train(self, k: int, work: Work) -> Done:
         """Train the agents of one stack."""
         rows, entries = self.stacks[k], self.entries[k]
@@ -253,9 +211,8 @@ class Agents:
         """End the workers, if there are any."""
         if self.alone is not None:
             self.alone.close()
-        if self.workers is not None:
-            self.workers.close()
-            self.workers = None
+        if self.parallel is not None:
+            self.parallel.close()
 
     def adopt(self, before: AgentsState, trained: AgentsState, downloads: Downloads) -> AgentsState:
         """Return w_old + κ·Δ + s·reward on the shared parameters.
