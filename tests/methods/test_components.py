@@ -107,9 +107,11 @@ def test_what_is_wrong_with_a_hyper_parameter_is_said_in_a_sentence(
 
 
 def test_an_instance_is_its_name_and_its_options() -> None:
-    by_instance = motifair.run(method=FedProx(mu=5.0), rounds=2, agents=4, local_epochs=2)
-    by_name = motifair.run(method="fedprox", mu=5.0, rounds=2, agents=4, local_epochs=2)
-    usual = motifair.run(method="fedprox", rounds=2, agents=4, local_epochs=2)
+    by_instance = motifair.run(
+        method=FedProx(mu=5.0), rounds=2, agents=4, local_epochs=2, threads=1
+    )
+    by_name = motifair.run(method="fedprox", mu=5.0, rounds=2, agents=4, local_epochs=2, threads=1)
+    usual = motifair.run(method="fedprox", rounds=2, agents=4, local_epochs=2, threads=1)
     assert by_instance.config == by_name.config
     one, two, other = (r.splits[0].history.columns["loss"] for r in (by_instance, by_name, usual))
     assert (one == two).all()
@@ -117,12 +119,16 @@ def test_an_instance_is_its_name_and_its_options() -> None:
 
 
 def test_a_comparison_gives_an_option_to_the_methods_that_have_it() -> None:
-    results = motifair.compare(methods=["fedavg", FedProx(mu=2.0)], rounds=1, agents=4).results
+    results = motifair.compare(
+        methods=["fedavg", FedProx(mu=2.0)], rounds=1, agents=4, threads=1
+    ).results
     assert results["fedprox"].config.to_json()["mu"] == 2.0
-    results = motifair.compare(methods="fedavg,fedprox", mu=3.0, rounds=1, agents=4).results
+    results = motifair.compare(
+        methods="fedavg,fedprox", mu=3.0, rounds=1, agents=4, threads=1
+    ).results
     assert results["fedprox"].config.to_json()["mu"] == 3.0
     with pytest.raises(MotifairError, match="None of fedavg, dw uses mu; leave it out"):
-        motifair.compare(methods="fedavg,dw", mu=3.0, rounds=1, agents=4)
+        motifair.compare(methods="fedavg,dw", mu=3.0, rounds=1, agents=4, threads=1)
 
 
 def test_with_equal_values_everybody_receives_and_is_paid_the_same() -> None:

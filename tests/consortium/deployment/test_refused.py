@@ -132,7 +132,7 @@ class TestBeforeAnythingIsStarted:
     def test_a_server_that_is_not_there(self, kits: Consortium) -> None:
         with pytest.raises(MotifairError, match="cannot be reached") as refused:
             run_federation(kits.operator, "run-1", patience=1)
-        assert "see that the server" in str(refused.value)
+        assert "check that the server" in str(refused.value)
 
     def test_an_operator_whose_certificate_expired(self, tmp_path: Path) -> None:
         world = Consortium(tmp_path / "operator")

@@ -55,9 +55,16 @@ def start(kit, program, name=SITE):
     return subprocess.Popen([sys.executable, "-c", program, name, "-m", str(kit)])
 
 
+def hear_signals():
+    """Undo what nohup, or a shell's `&`, makes all its children ignore."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def keep(kit, program=SLEEP):
     """Start a process that repeatedly starts another one."""
-    process = subprocess.Popen([sys.executable, "-c", KEEPING, str(kit), program])
+    words = [sys.executable, "-c", KEEPING, str(kit), program]
+    process = subprocess.Popen(words, preexec_fn=hear_signals)
     wait_until(lambda: stopping.engine(kit))
     return process
 
