@@ -128,7 +128,7 @@ def test_a_comparison_gives_an_option_to_the_methods_that_have_it() -> None:
     ).results
     assert results["fedprox"].config.to_json()["mu"] == 3.0
     with pytest.raises(MotifairError, match="None of fedavg, dw uses mu; leave it out"):
-        motifair.compare(methods="fedavg,dw", mu=3.0, **small)
+        motifair.compare(methods="fedavg,dw", mu=3.0, rounds=1, agents=4, threads=1)
 
 
 def test_with_equal_values_everybody_receives_and_is_paid_the_same() -> None:
