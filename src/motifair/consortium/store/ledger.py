@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import groupby
@@ -43,6 +45,7 @@ LINES = sa.Table(
         for n in ("number", "value", "alignment", "diversity", "compensation", "kept", "payoff")
     ),
 )
+BUSY = 10_000  # milliseconds that SQLite waits for another writer
 # Detect a dead connection in half a minute rather than a quarter of an hour.
 POSTGRES_OPTIONS = {
     "connect_timeout": "10",
@@ -253,9 +256,9 @@ def _sqlite(url: URL, write: bool) -> Engine:
         # Forged text may be invalid UTF-8; read it anyway, so that verification names its row.
         connection.text_factory = lambda text: text.decode(errors="replace")
         connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute("PRAGMA busy_timeout = 10000")
+        connection.execute(f"PRAGMA busy_timeout = {BUSY}")
         if write:
-            connection.execute("PRAGMA journal_mode = WAL")
+            _use_write_ahead_log(connection)
             connection.execute("PRAGMA synchronous = FULL")
 
     @sa.event.listens_for(engine, "begin")
@@ -264,6 +267,19 @@ def _sqlite(url: URL, write: bool) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
     return engine
+
+
+def _use_write_ahead_log(connection: sqlite3.Connection) -> None:
+    """Switch the journal mode; SQLite does not wait, as it does elsewhere, for others that do."""
+    end = time.monotonic() + BUSY / 1000
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.02)
 
 
 def _alone(connection: Connection) -> None:
