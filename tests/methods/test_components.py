@@ -136,6 +136,8 @@ def test_with_equal_values_everybody_receives_and_is_paid_the_same() -> None:
     for column in ("value", "kept", "payoff"):
         values = history.columns[column]
         assert (values == values[:, :1]).all(), column
+    with pytest.raises(MotifairError, match="valuation=equal does not use value_rate"):
+        motifair.run(valuation="equal", value_rate=0.5, rounds=1, agents=4)
 
 
 def test_options_of_components_are_options_in_configurations_sweeps_and_reports(

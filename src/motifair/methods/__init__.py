@@ -30,7 +30,7 @@ from motifair.methods.fedstar import FedStar
 from motifair.methods.gcfl import GCFL, GCFLPlus
 from motifair.methods.motifair import Motifair
 from motifair.methods.self_train import SelfTrain, StarAlone
-from motifair.methods.valuations import VALUATIONS, Valuation
+from motifair.methods.valuations import E9_OPTIONS, VALUATIONS, Valuation
 
 __all__ = [
     "AGGREGATIONS", "METHODS", "VALUATIONS", "Aggregation", "Memory", "Method", "Seen", "Valuation",
@@ -127,6 +127,13 @@ def refuse_unused(config: Config, given: Mapping[str, object]) -> None:
                 f"Method {method.name} does not use {name} ({OPTIONS[name].metadata['help']}); "
                 f"leave it out. Options of its own: {', '.join(can)}."
             )
+    if "valuation" in method.options:
+        unread = E9_OPTIONS - VALUATIONS.find(config.valuation).options
+        for name in changed:
+            if name in unread:
+                raise MotifairError(
+                    f"valuation={config.valuation} does not use {name}; leave it out."
+                )
     idle = {
         "tfidf": ("vocabulary_fraction", 1.0),
         "prototype_distance": ("prototype_weight", 0.0),

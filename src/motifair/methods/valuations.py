@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
@@ -15,11 +15,19 @@ if TYPE_CHECKING:
     from motifair.methods.base import Seen
 
 
+E9_OPTIONS = frozenset(
+    {"evidence", "value_guard", "value_rate", "value_update", "diversity_weight"}
+)
+
+
 class Valuation(Component):
     """Turns what the server saw in a round, and alignments `(A,)`, into values `(A,)`.
 
     One that says `stacked = True` of itself takes an axis over federations in front of both.
+    `options` are the options of E9 that it reads; a user who sets another one gets an error.
     """
+
+    options: ClassVar[frozenset[str]] = E9_OPTIONS
 
     @abstractmethod
     def __call__(self, seen: Seen, alignment: Tensor) -> Tensor:
@@ -48,6 +56,7 @@ class EqualValue(Valuation):
     name = "equal"
     summary = "control: the same value for all agents"
     stacked = True
+    options = frozenset()
 
     def __call__(self, seen: Seen, alignment: Tensor) -> Tensor:
         """Return 1/N."""
