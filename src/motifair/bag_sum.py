@@ -37,6 +37,17 @@ class Bags:
         weight = None if dtype is None else torch.as_tensor(matrix.data, dtype=dtype, device=device)
         return cls(_indices(matrix.indices, device), _indices(matrix.indptr, device), weight)
 
+    def repeat(self, copies: int, inputs: int) -> Bags:
+        """Return the block-diagonal matrix with this one, of so many columns, `copies` times."""
+        copy = torch.arange(copies, dtype=self.index.dtype, device=self.index.device)[:, None]
+        entries = len(self.index)
+        start = (self.start[:-1] + entries * copy).flatten()
+        return Bags(
+            (self.index + inputs * copy).flatten(),
+            torch.cat([start, start.new_full((1,), copies * entries)]),
+            None if self.weight is None else self.weight.repeat(copies),
+        )
+
     def __call__(self, rows: Tensor) -> Tensor:
         """Return the sum of every bag: `(inputs, H) -> (bags, H)`."""
         return bag_sum(self.index, self.start, self.weight, rows)
@@ -74,6 +85,16 @@ class BagSum:
         """Build from `indices` and `indptr` of a symmetric 0/1 matrix, its own transpose."""
         bags = Bags(_indices(index, device), _indices(start, device))
         return cls(bags, bags)
+
+    def repeat(self, copies: int) -> BagSum:
+        """Return the block-diagonal map with this one `copies` times.
+
+        >>> twice = BagSum.of(sparse.csr_array([[0, 1], [1, 0]])).repeat(2)
+        >>> twice(torch.tensor([[1.0], [2.0], [3.0], [4.0]])).flatten().tolist()
+        [2.0, 1.0, 4.0, 3.0]
+        """
+        outputs, inputs = len(self.forward.start) - 1, len(self.backward.start) - 1
+        return BagSum(self.forward.repeat(copies, inputs), self.backward.repeat(copies, outputs))
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Apply to `(inputs, H)`, differentiably.

@@ -10,7 +10,7 @@ result is copied to the nodes. This is exact. Without dropout the same holds for
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -230,6 +230,37 @@ def collate(
             device,
         ),
         distinct=_distinct_nodes(shards, layers, device, dtype),
+    )
+
+
+def repeat(batch: Batch, copies: int) -> Batch:
+    """Return the batch with every agent's graphs `copies` times: all rows, and again all rows.
+
+    For several models on the same graphs; done on the device, since it is much slower to collate
+    the same graphs many times. Motifs and distinct nodes are left out: they serve prototypes.
+    """
+
+    def rows(tensor: Tensor) -> Tensor:
+        return tensor.repeat(copies, *[1] * (tensor.dim() - 1))
+
+    none = Bags(batch.pool.forward.index[:0], batch.pool.forward.start[:1])
+    return replace(
+        batch,
+        rows=copies * batch.rows,
+        degree=rows(batch.degree),
+        structure=rows(batch.structure),
+        inputs=batch.inputs.repeat(copies),
+        spread=batch.spread.repeat(copies),
+        closed=batch.closed.repeat(copies),
+        pool=batch.pool.repeat(copies),
+        target=rows(batch.target),
+        graph_weight=rows(batch.graph_weight),
+        label_weight=rows(batch.label_weight),
+        motifs=BagSum(none, none),
+        motif_weight=batch.motif_weight[:0],
+        motif_rows=BagSum(none, none),
+        entries=None,
+        distinct=None,
     )
 
 

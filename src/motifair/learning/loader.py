@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 from torch import Tensor
 
-from motifair.graphs.batch import Batch, Shard, collate
+from motifair.graphs.batch import Batch, Shard, collate, repeat
 from motifair.graphs.graph_set import Ints
 from motifair.graphs.minibatch import Stack
 from motifair.learning.randomness import fold, order
@@ -29,6 +29,7 @@ class Loader:
         device: Where batches are stored.
         dtype: Type of their floating-point tensors.
         layers: See `collate`.
+        copies: How many models of each agent are trained on its graphs, all of them in one batch.
     """
 
     def __init__(
@@ -39,11 +40,15 @@ class Loader:
         dtype: torch.dtype,
         *,
         layers: int = 0,
+        copies: int = 1,
     ) -> None:
         self.sizes, self.batch_size = [len(s) for s in shards], batch_size
         self.full = collate(shards, device, dtype, layers=layers)
+        if copies > 1:
+            assert max(self.sizes) <= batch_size, "copies are trained in one batch"
+            self.full = repeat(self.full, copies)
         self.stack = None if max(self.sizes) <= batch_size else Stack(shards, device, dtype)
-        self._all = torch.ones(len(shards), dtype=torch.bool, device=device)
+        self._all = torch.ones(self.full.rows, dtype=torch.bool, device=device)
 
     def epoch(self, keys: Tensor, epoch: int) -> Iterator[tuple[Batch, Tensor]]:
         """Yield the batches of an epoch, each with the mask `(R,)` of agents that have graphs."""
