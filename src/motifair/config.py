@@ -30,6 +30,22 @@ def option(
     return field(default=default, metadata={"help": help, "choices": choices, **limits})
 
 
+SCENARIOS: Mapping[str, Mapping[str, str]] = {
+    "none": {},
+    "iid": {"partition": "iid", "perturbation": "none"},
+    "sizes": {"partition": "sizes", "perturbation": "none"},
+    "dirichlet": {"partition": "dirichlet", "perturbation": "none"},
+    "rewired": {"partition": "iid", "perturbation": "tiers"},
+    "label-noise": {"partition": "iid", "perturbation": "label-noise"},
+    "inverted": {"partition": "iid", "perturbation": "inverted"},
+    "duplicates": {"partition": "iid", "perturbation": "duplicates"},
+    "twins": {"partition": "iid", "perturbation": "twins"},
+    "exclusive-structure": {"partition": "exclusive-structure", "perturbation": "none"},
+    "exclusive-class": {"partition": "exclusive-class", "perturbation": "none"},
+    "free-riders": {"partition": "iid", "perturbation": "free-riders"},
+}
+
+
 @dataclass(frozen=True, init=False)
 class Config:
     """All options that determine the result of a run, validated.
@@ -37,11 +53,14 @@ class Config:
     Arguments:
         **options: any of the options below, by name, as values or as text. Options that are not
             set have the values of the profile: `profile="default"`, or `"paper"`, which reads the
-            paper literally and whose values are those below. Symbols in brackets are the paper's;
+            paper literally and whose values are those below. A `scenario` sets `partition` and
+            `perturbation` where they are not set. Symbols in brackets are the paper's;
             `docs/notation.md` lists them, `motifair options` lists the options with both defaults.
 
     >>> Config(beta=2).beta, Config().own_weight, Config(profile="paper").own_weight
     (2.0, 0.48, 0.0)
+    >>> Config(scenario="twins").partition, Config(scenario="twins", partition="sizes").partition
+    ('iid', 'sizes')
     >>> Config(bta=2)
     Traceback (most recent call last):
     motifair.errors.MotifairError: There is no option 'bta'. Did you mean beta?
@@ -67,12 +86,29 @@ class Config:
     )
     # Who holds what
     agents: int = option(10, "agents [N]", least=2)
+    scenario: str = option(
+        "none",
+        "how the agents' contributions differ, a set of defaults of partition and perturbation: "
+        "`iid`, `sizes`, `dirichlet`, `exclusive-structure` and `exclusive-class` are partitions, "
+        "`rewired` (tiers), `label-noise`, `inverted`, `duplicates`, `twins` and `free-riders` "
+        "perturbations of iid shares",
+        choices=tuple(SCENARIOS),
+    )
     partition: str = option(
         "chunks",
         "how graphs are shared out: `chunks` by blocks in the order of the file, `iid` equally at "
         "random, `dirichlet` with unequal classes, `sizes` with unequal sizes, `domains` each "
-        "agent its own dataset",
-        choices=("chunks", "iid", "dirichlet", "sizes", "domains"),
+        "agent its own dataset; one agent alone has the largest graphs (`exclusive-structure`) or "
+        "the rarest class (`exclusive-class`)",
+        choices=(
+            "chunks",
+            "iid",
+            "dirichlet",
+            "sizes",
+            "domains",
+            "exclusive-structure",
+            "exclusive-class",
+        ),
     )
     skew: float = option(
         0.5,
@@ -83,8 +119,19 @@ class Config:
     perturbation: str = option(
         "none",
         "damage to training graphs: `tiers` rewires 0.7–1 of the edges of 3/10 of the agents, "
-        "0.3–0.7 of another 3/10 and less of the rest",
-        choices=("none", "tiers"),
+        "0.3–0.7 of another 3/10 and less of the rest; `label-noise` replaces half these shares of "
+        "the classes; `inverted` inverts all classes of 1/5 of the agents; `duplicates` leaves "
+        "3/10 of them a third of their graphs, three times each; `twins` gives two agents the same "
+        "graphs; `free-riders` gives 1/5 of them random edges and classes",
+        choices=(
+            "none",
+            "tiers",
+            "label-noise",
+            "inverted",
+            "duplicates",
+            "twins",
+            "free-riders",
+        ),
     )
     features: str = option(
         "auto",
@@ -216,8 +263,14 @@ class Config:
         profile = given.get("profile", "default")
         if profile not in PROFILES:
             raise MotifairError(f"There is no profile '{profile}'. {nearest(profile, PROFILES)}")
+        scenario = given.get("scenario", "none")
+        if scenario not in SCENARIOS:
+            raise MotifairError(
+                f"There is no scenario '{scenario}'. {nearest(scenario, SCENARIOS)}"
+            )
         paper = {name: option.default for name, option in OPTIONS.items()}
-        values = {**paper, "profile": profile, **PROFILES[profile], **given}
+        bundles = {**PROFILES[profile], **SCENARIOS[scenario]}
+        values = {**paper, "profile": profile, **bundles, **given}
         own = _component_options(values)
         for name in options:
             if name not in OPTIONS and name not in own:
@@ -233,7 +286,7 @@ class Config:
 
     @property
     def given(self) -> frozenset[str]:
-        """Names of the options that were set; all others have the profile's values."""
+        """Names of the options that were set; others have the profile's or scenario's values."""
         given: frozenset[str] = self.__dict__["_given"]
         return given
 
@@ -262,9 +315,15 @@ class Config:
             )
 
     def to_json(self) -> dict[str, Any]:
-        """Return all options as values that JSON can hold, infinity as `"inf"`."""
+        """Return all options as values that JSON can hold, infinity as `"inf"`.
+
+        `scenario` only where there is one: the digests of other configurations, with their
+        checkpoints, stay those of before there were scenarios.
+        """
         values = {**asdict(self), **dict(self.component_options)}
         del values["component_options"]
+        if self.scenario == "none":
+            del values["scenario"]
         return {k: ("inf" if v == math.inf else v) for k, v in values.items()}
 
     def digest(self) -> str:

@@ -95,7 +95,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 @app.command()
 @config_options(
     "dataset", "method", "agents", "rounds", "splits", "seed", "fixed_split", "partition",
-    "profile", "eval_every",
+    "scenario", "profile", "eval_every",
 )  # fmt: skip
 def run(
     *,
@@ -131,7 +131,9 @@ def run(
 
 
 @app.command()
-@config_options("dataset", "agents", "rounds", "splits", "seed", "partition", "profile", splits=5)
+@config_options(
+    "dataset", "agents", "rounds", "splits", "seed", "partition", "scenario", "profile", splits=5
+)
 def compare(
     *,
     methods: Annotated[

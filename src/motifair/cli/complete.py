@@ -43,6 +43,7 @@ def choices(option: str) -> Completion:
 
 
 partition = choices("partition")
+scenario = choices("scenario")
 features = choices("features")
 device = _fixed(("auto", "cpu", "cuda"))
 study = _fixed(STUDIES)

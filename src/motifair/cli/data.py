@@ -49,6 +49,12 @@ def info(
         str | None,
         typer.Option(help="How the graphs are shared out.", autocompletion=complete.partition),
     ] = None,
+    scenario: Annotated[
+        str | None,
+        typer.Option(
+            help="How the agents' contributions differ.", autocompletion=complete.scenario
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
     data_dir: DataDir = None,
     as_json: Json = False,
@@ -56,7 +62,7 @@ def info(
     """Describe a dataset, and how a partition shares it out to agents."""
     from motifair.experiments.plan import make_plan, split_data
 
-    options = {"agents": agents, "partition": partition, "seed": seed}
+    options = {"agents": agents, "partition": partition, "scenario": scenario, "seed": seed}
     settings = {k: v for k, v in options.items() if v is not None}
     plan = make_plan(dataset, settings, data_dir=data_dir, device="cpu", threads=1)
     graphs = plan.data.graphs

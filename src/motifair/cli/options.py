@@ -46,7 +46,8 @@ def option_rows() -> list[dict[str, Any]]:
     for name, option in OPTIONS.items():
         users = [m.name for m in known if name in m.options]
         row = _row(option, users if name in MECHANISM_OPTIONS else None)
-        rows.append(row | {"default": default[name], "paper": paper[name]})
+        usual = option.default  # of the scenario, which JSON lacks where there is none
+        rows.append(row | {"default": default.get(name, usual), "paper": paper.get(name, usual)})
     return rows + _component_rows()
 
 

@@ -127,7 +127,7 @@ def _with_owners(config: Config, data: Dataset, given: Mapping[str, Any]) -> Con
     """Return the configuration with the data's own partition, unless another one is set."""
     if data.owner is None:
         return config
-    if "partition" not in given:
+    if "partition" not in given and config.scenario == "none":
         config = replace(config, partition="domains")
     if config.partition == "domains":
         if "agents" in given and config.agents != len(data.owners):
@@ -234,6 +234,6 @@ def alone(config: Config) -> Config:
     Options of the mechanism are reset, so that all methods share one baseline.
     """
     usual = Config(profile="paper")
-    other = ("profile", "splits")
+    other = ("profile", "splits", "scenario")  # partition and perturbation say what a scenario is
     unread = {name: getattr(usual, name) for name in (*MECHANISM_OPTIONS, *other)}
     return replace(config, **{**unread, "method": "self-train", "eval_every": config.rounds})

@@ -9,7 +9,7 @@ import numpy as np
 
 from motifair.errors import MotifairError
 from motifair.graphs.dataset import Dataset, agent_names
-from motifair.graphs.graph_set import Ints
+from motifair.graphs.graph_set import GraphSet, Ints
 
 GLOBAL_TEST_FRACTION = 0.1
 CHUNK = 50
@@ -25,12 +25,15 @@ class Partition:
         global_test: The graphs that the server holds out.
         train: The training graphs of each agent.
         test: The test graphs of each agent.
+        exclusive: The agent that alone has the largest graphs or the rarest class, by index, or
+            None.
     """
 
     names: tuple[str, ...]
     global_test: Ints
     train: tuple[Ints, ...]
     test: tuple[Ints, ...]
+    exclusive: int | None = None
 
 
 def make_partition(
@@ -46,7 +49,7 @@ def make_partition(
 
     Args:
         data: The dataset.
-        kind: `domains` (each agent has its own dataset) or a key of `KINDS`.
+        kind: `domains` (each agent has its own dataset) or a key of `KINDS` or `EXCLUSIVE`.
         agents: Number of agents, not used by `domains`.
         test_fraction: Share of each agent's graphs in its test set.
         skew: Concentration of the Dirichlet distribution of `dirichlet` and `sizes`.
@@ -77,10 +80,14 @@ def make_partition(
     else:
         strata = target
     rest, held = holdout(strata, GLOBAL_TEST_FRACTION, rng)
+    names, exclusive = agent_names(agents), None
     if kind == "domains":
         names, shares = data.owners, _by_owner(data, rest)
+    elif kind in EXCLUSIVE:
+        shares = EXCLUSIVE[kind](data.graphs, rest, agents, rng)
+        exclusive = int(rng.integers(agents))
+        shares.insert(exclusive, shares.pop(0))
     else:
-        names = agent_names(agents)
         shares = [rest[s] for s in KINDS[kind](target[rest], agents, skew, rng)]
     train, test = [], []
     for name, share in zip(names, shares, strict=True):
@@ -89,7 +96,7 @@ def make_partition(
         train.append(share[inner])
         test.append(share[outer])
         _check_train(name, target[train[-1]], kind)
-    return Partition(names, held, tuple(train), tuple(test))
+    return Partition(names, held, tuple(train), tuple(test), exclusive)
 
 
 def holdout(strata: Ints, fraction: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
@@ -119,6 +126,21 @@ def holdout(strata: Ints, fraction: float, rng: np.random.Generator) -> tuple[In
     return np.flatnonzero(~mask), np.flatnonzero(mask)
 
 
+def stratified(strata: Ints) -> Ints:
+    """Return indices in an order whose beginning has all strata, in proportion to their sizes.
+
+    Within a stratum the order stays.
+
+    >>> stratified(np.array([0, 0, 0, 0, 1, 1])).tolist()
+    [0, 4, 1, 2, 5, 3]
+    """
+    place = np.empty(len(strata))
+    for c in np.unique(strata):
+        members = np.flatnonzero(strata == c)
+        place[members] = np.arange(len(members)) / len(members)
+    return np.argsort(place, kind="stable")
+
+
 def chunks(target: Ints, agents: int, skew: float, rng: np.random.Generator) -> list[Ints]:
     """Give agents consecutive blocks of min(50, n/A) graphs, and the rest to random agents."""
     n = len(target)
@@ -130,7 +152,7 @@ def chunks(target: Ints, agents: int, skew: float, rng: np.random.Generator) -> 
 
 def iid(target: Ints, agents: int, skew: float, rng: np.random.Generator) -> list[Ints]:
     """Give agents equal shares of a random permutation."""
-    return [np.sort(p) for p in np.array_split(rng.permutation(len(target)), agents)]
+    return _iid_of(np.arange(len(target)), agents, rng)
 
 
 def dirichlet(target: Ints, agents: int, skew: float, rng: np.random.Generator) -> list[Ints]:
@@ -166,6 +188,61 @@ KINDS: dict[str, Callable[[Ints, int, float, np.random.Generator], list[Ints]]] 
 }
 
 
+def exclusive_structure(
+    graphs: GraphSet, rest: Ints, agents: int, rng: np.random.Generator
+) -> list[Ints]:
+    """Give the first agent an equal share, the graphs with the most nodes, and the others the rest.
+
+    If fewer than two classes have two graphs among them, the share has the largest graphs of every
+    class, in proportion to its size.
+    """
+    nodes, target, size = graphs.nodes[rest], graphs.target[rest], len(rest) // agents
+    order = rng.permutation(len(rest))  # breaks ties at random
+    order = order[np.argsort(-nodes[order], kind="stable")]
+    if not _usable(target[order[:size]]):
+        order = order[stratified(target[order])]
+    return [np.sort(rest[order[:size]]), *_iid_of(rest[order[size:]], agents - 1, rng)]
+
+
+def exclusive_class(
+    graphs: GraphSet, rest: Ints, agents: int, rng: np.random.Generator
+) -> list[Ints]:
+    """Give the first agent alone the rarest class, filled up to an equal share; the rest to others.
+
+    The class is at most half of the share, so that the agent has another one to learn; any
+    further graphs of the class are given to nobody.
+    """
+    target = graphs.target[rest]
+    classes, count = np.unique(target, return_counts=True)
+    if len(classes) < 3:
+        raise MotifairError(
+            f"partition=exclusive-class needs at least 3 classes, but {graphs.name} has "
+            f"{len(classes)}; use partition=exclusive-structure or another dataset."
+        )
+    rare = rng.permutation(rest[target == classes[count.argmin()]])
+    others = rng.permutation(rest[target != classes[count.argmin()]])
+    rare = rare[: len(others) // (2 * agents - 1)]
+    size = (len(rare) + len(others)) // agents
+    filled, left = np.split(others, [size - len(rare)])
+    return [np.sort(np.concatenate([rare, filled])), *_iid_of(left, agents - 1, rng)]
+
+
+# Partitions in which one agent, the first of those returned, has what no other has.
+EXCLUSIVE: dict[str, Callable[[GraphSet, Ints, int, np.random.Generator], list[Ints]]] = {
+    "exclusive-structure": exclusive_structure,
+    "exclusive-class": exclusive_class,
+}
+
+
+def _iid_of(graphs: Ints, agents: int, rng: np.random.Generator) -> list[Ints]:
+    return [np.sort(p) for p in np.array_split(rng.permutation(graphs), agents)]
+
+
+def _usable(target: Ints) -> bool:
+    """Whether there are at least two graphs of each of two classes."""
+    return bool((np.sort(np.bincount(target, minlength=2))[-2:] >= 2).all())
+
+
 def _assign(share: np.ndarray, n: int) -> Ints:
     """Return the owner of each of n positions, divided in proportion to `share`."""
     return np.searchsorted(np.cumsum(share)[:-1] * n, np.arange(n), side="right")
@@ -175,7 +252,7 @@ def _until_usable(draw: Callable[[], Ints], target: Ints, agents: int, kind: str
     """Repeat the draw until every agent has at least two graphs of each of two classes."""
     for _ in range(ATTEMPTS):
         shares = [np.flatnonzero(owner == a) for owner in [draw()] for a in range(agents)]
-        if all((np.sort(np.bincount(target[s], minlength=2))[-2:] >= 2).all() for s in shares):
+        if all(_usable(target[s]) for s in shares):
             return shares
     raise MotifairError(
         f"partition={kind} left an agent without two classes in {ATTEMPTS} draws; raise skew "

@@ -1,13 +1,15 @@
-"""Perturb training data: rewired edges, flipped classes, and the paper's quality tiers."""
+"""Perturb training data: whose it is, and how: edges, classes, duplicates."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from motifair.graphs.graph_set import GraphSet, Ints
+from motifair.graphs.partition import stratified
 from motifair.graphs.planted import NOISE
 
 TIERS = {"low": (0.7, 1.0), "medium": (0.3, 0.7), "high": (0.0, 0.3)}
@@ -15,10 +17,27 @@ TIERS = {"low": (0.7, 1.0), "medium": (0.3, 0.7), "high": (0.0, 0.3)}
 
 @dataclass(frozen=True)
 class Damage:
-    """Perturbation of an agent's training graphs: share of rewired edges, and flipped classes."""
+    """Perturbation of an agent's training graphs.
+
+    Attributes:
+        rewired: Share of edges that are moved, see `rewire`.
+        flipped: Whether every graph has the next class, see `flip`.
+        noise: Share of graphs with another class, drawn at random.
+        guessed: Whether all classes are drawn at random.
+        copies: How often each graph is there; of c copies, a c-th of the graphs is kept.
+        twin: Index of the agent whose training graphs it has instead of its own, or None.
+    """
 
     rewired: float = 0.0
     flipped: bool = False
+    noise: float = 0.0
+    guessed: bool = False
+    copies: int = 1
+    twin: int | None = None
+
+
+Assigned = tuple[tuple[str, ...], tuple[Damage, ...]]  # role and perturbation of each agent
+Assignment = Callable[[int, np.random.Generator], Assigned]
 
 
 def role_damage(role: str) -> Damage:
@@ -26,7 +45,7 @@ def role_damage(role: str) -> Damage:
     return Damage(rewired=NOISE if role == "noisy" else 0.0, flipped=role == "harmful")
 
 
-def tiers(agents: int, rng: np.random.Generator) -> tuple[tuple[str, ...], tuple[Damage, ...]]:
+def tiers(agents: int, rng: np.random.Generator) -> Assigned:
     """Draw the paper's tiers: 3/10 of the agents low, 3/10 medium, the rest high quality.
 
     Agents are assigned to tiers at random: a fixed assignment would confound the quality of an
@@ -37,6 +56,71 @@ def tiers(agents: int, rng: np.random.Generator) -> tuple[tuple[str, ...], tuple
     rng.shuffle(names)
     damage = tuple(Damage(rewired=float(rng.uniform(*TIERS[n]))) for n in names)
     return tuple(str(n) for n in names), damage
+
+
+def label_noise(agents: int, rng: np.random.Generator) -> Assigned:
+    """Draw the tiers, with wrong classes instead of rewired edges: half the ratio of a tier.
+
+    Half, since with two classes a ratio above one half would bring information back.
+    """
+    names, damage = tiers(agents, rng)
+    return names, tuple(Damage(noise=d.rewired / 2) for d in damage)
+
+
+def twins(agents: int, rng: np.random.Generator) -> Assigned:
+    """Give the second of two random agents the training graphs of the first."""
+    first, second = (int(k) for k in rng.choice(agents, size=2, replace=False))
+    roles = tuple("twin" if k in (first, second) else "single" for k in range(agents))
+    damage = tuple(Damage(twin=first if k == second else None) for k in range(agents))
+    return roles, damage
+
+
+def _some(share: float, role: str, rest: str, damage: Damage) -> Assignment:
+    """Return a function that gives a share of agents, at least one, a role and a perturbation."""
+
+    def assign(agents: int, rng: np.random.Generator) -> Assigned:
+        chosen = set(rng.choice(agents, size=max(1, round(share * agents)), replace=False).tolist())
+        roles = tuple(role if k in chosen else rest for k in range(agents))
+        return roles, tuple(damage if k in chosen else Damage() for k in range(agents))
+
+    return assign
+
+
+PERTURBATIONS: dict[str, Assignment] = {
+    "tiers": tiers,
+    "label-noise": label_noise,
+    "inverted": _some(0.2, "inverted", "honest", Damage(flipped=True)),
+    "duplicates": _some(0.3, "duplicates", "distinct", Damage(copies=3)),
+    "twins": twins,
+    "free-riders": _some(0.2, "free-rider", "honest", Damage(rewired=1.0, guessed=True)),
+}
+
+
+def perturb_classes(target: Ints, damage: Damage, classes: int, rng: np.random.Generator) -> Ints:
+    """Return an agent's classes, perturbed; nothing is drawn where nothing is random."""
+    if damage.flipped:
+        target = flip(target, classes)
+    if damage.noise:
+        wrong = rng.choice(len(target), size=round(damage.noise * len(target)), replace=False)
+        target = target.copy()
+        target[wrong] += rng.integers(1, max(2, classes), size=len(wrong))
+        target %= classes
+    if damage.guessed:
+        target = rng.integers(classes, size=len(target))
+    return target
+
+
+def repeat(target: Ints, copies: int, rng: np.random.Generator) -> Ints:
+    """Draw ⌈n/copies⌉ of n graphs, at least two; return their indices, `copies` times each.
+
+    Classes stay in proportion, and an agent with two classes to train on keeps two.
+
+    >>> repeat(np.array([0, 0, 0, 0, 1]), 3, np.random.default_rng(0)).tolist()
+    [2, 4, 2, 4, 2, 4]
+    """
+    order = rng.permutation(len(target))
+    kept = order[stratified(target[order])][: max(2, -(-len(target) // copies))]
+    return np.tile(np.sort(kept), copies)
 
 
 def rewire(graphs: GraphSet, ratio: np.ndarray, rng: np.random.Generator) -> GraphSet:

@@ -10,7 +10,14 @@ import pandas as pd
 from motifair.graphs.dataset import Dataset
 from motifair.graphs.graph_set import GraphSet
 from motifair.graphs.partition import Partition, make_partition
-from motifair.graphs.perturb import Damage, flip, rewire, role_damage, tiers
+from motifair.graphs.perturb import (
+    PERTURBATIONS,
+    Damage,
+    perturb_classes,
+    repeat,
+    rewire,
+    role_damage,
+)
 
 
 @dataclass(frozen=True)
@@ -19,7 +26,8 @@ class Split:
 
     Attributes:
         graphs: All graphs; training graphs are already perturbed.
-        partition: Which agent holds which graphs.
+        partition: Which agent holds which graphs; a training graph may be there more than
+            once, where the perturbation says so.
         roles: Role or quality tier of each agent; empty if there are none.
         damage: Perturbation of each agent's training graphs; empty if unknown.
     """
@@ -69,8 +77,8 @@ def make_split(
         agents: Number of agents.
         test_fraction: Share of each agent's graphs in its test set.
         skew: Concentration of the Dirichlet distribution of `dirichlet` and `sizes`.
-        perturbation: `tiers` rewires edges by quality tier; `none` leaves other graphs than those
-            of `planted` as they are.
+        perturbation: A key of `PERTURBATIONS`; `none` leaves other graphs than those of `planted`
+            as they are.
         seed: Seed of partition and perturbation.
 
     >>> from motifair.graphs.dataset import load_dataset
@@ -89,9 +97,25 @@ def make_split(
     damage = (Damage(),) * count
     if partition == "domains" and data.roles:
         roles, damage = data.roles, tuple(role_damage(r) for r in data.roles)
-    if perturbation == "tiers":
-        roles, damage = tiers(count, rng)
+    if shares.exclusive is not None:
+        roles = tuple("exclusive" if k == shares.exclusive else "common" for k in range(count))
+    if perturbation != "none":
+        roles, damage = PERTURBATIONS[perturbation](count, rng)
+    shares = _repeated(data.graphs, shares, damage, rng)
     return Split(_damaged(data.graphs, shares, damage, rng), shares, roles, damage)
+
+
+def _repeated(
+    graphs: GraphSet, shares: Partition, damage: tuple[Damage, ...], rng: np.random.Generator
+) -> Partition:
+    """Return the partition with the training graphs of agents that have duplicates or a twin."""
+    train = list(shares.train)
+    for k, how in enumerate(damage):
+        if how.copies > 1:
+            train[k] = train[k][repeat(graphs.target[train[k]], how.copies, rng)]
+        if how.twin is not None:
+            train[k] = shares.train[how.twin]
+    return replace(shares, train=tuple(train))
 
 
 def _damaged(
@@ -104,7 +128,6 @@ def _damaged(
     target = graphs.target.copy()
     for train, how in zip(shares.train, damage, strict=True):
         ratio[train] = how.rewired
-        if how.flipped:
-            target[train] = flip(target[train], graphs.classes)
+        target[train] = perturb_classes(target[train], how, graphs.classes, rng)
     flipped = replace(graphs, target=target)
     return rewire(flipped, ratio, rng) if ratio.any() else flipped

@@ -172,8 +172,8 @@ def options_table(source: Source) -> Table:
     """List every option, and its default where it differs."""
     given = source.config.to_json()
     options = {**OPTIONS, **component_options(given)}
-    parts = ("profile", "method", "aggregator", "valuation")
-    usual = make_config({name: given[name] for name in parts}).to_json()
+    parts = ("profile", "method", "aggregator", "valuation", "scenario")
+    usual = make_config({name: given[name] for name in parts if name in given}).to_json()
     usual |= {name: OPTIONS[name].default for name in parts[1:]}
     rows = tuple(
         (

@@ -151,5 +151,6 @@ class Study:
 def runs_folder(plan: Plan) -> str:
     """Return the name of the folder of runs on these splits, which studies share."""
     c = plan.config
-    damage = "" if c.perturbation == "none" else f"-{c.perturbation}"
+    differ = c.perturbation if c.scenario == "none" else c.scenario
+    damage = "" if differ == "none" else f"-{differ}"
     return f"{Path(plan.data.name).name}{damage}-seed{c.seed}-{c.splits}x{c.rounds}"
