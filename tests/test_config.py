@@ -13,6 +13,7 @@ import pytest
 from motifair.config import (
     OPTIONS,
     PROFILES,
+    SCENARIOS,
     Config,
     make_config,
     parse_assignments,
@@ -90,6 +91,7 @@ TEXTS: dict[str, tuple[str, Any]] = {
     "eval_every": ("1", 1),
     "contribution": ("true", True),
     "agents": ("5", 5),
+    "scenario": ("twins", "twins"),
     "partition": ("dirichlet", "dirichlet"),
     "skew": (".25", 0.25),
     "test_fraction": ("0.2", 0.2),
@@ -196,6 +198,23 @@ def test_a_configuration_made_by_hand_is_what_a_run_takes() -> None:
 def test_what_is_set_by_hand_wins_over_the_profile() -> None:
     config = make_config({"profile": "default", "reward_step": 2, "rings": "basis"})
     assert (config.reward_step, config.rings, config.max_ring) == (2.0, "basis", 4)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_scenario_sets_partition_and_perturbation_and_nothing_else(scenario: str) -> None:
+    usual, config = asdict(Config()), Config(scenario=scenario)
+    assert asdict(config) == {**usual, **SCENARIOS[scenario], "scenario": scenario}
+    assert make_config(config.to_json()) == config
+    given = Config(scenario=scenario, partition="sizes")
+    assert (given.partition, given.perturbation) == ("sizes", config.perturbation)
+    assert config.given == {"scenario"}
+
+
+def test_without_a_scenario_a_configuration_is_written_as_before_there_were_any() -> None:
+    assert "scenario" not in Config().to_json()
+    assert Config(scenario="iid").to_json()["scenario"] == "iid"
+    with pytest.raises(MotifairError, match=r"'twin'.*Did you mean twins\?"):
+        Config(scenario="twin")
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,11 @@ COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 NAMED = {
     "run": {
         "dataset", "method", "agents", "rounds", "splits", "seed", "fixed_split", "partition",
-        "profile", "eval_every",
+        "scenario", "profile", "eval_every",
     },
-    "compare": {"dataset", "agents", "rounds", "splits", "seed", "partition", "profile"},
+    "compare": {
+        "dataset", "agents", "rounds", "splits", "seed", "partition", "scenario", "profile",
+    },
 }  # fmt: skip
 
 
@@ -53,6 +55,7 @@ def test_defaults_are_the_configurations_but_for_the_splits_of_a_comparison() ->
         (["--agents", "1"], "agents must be at least 2, not 1."),
         (["--seed", "2147483648"], "less than 2147483648, not 2147483648."),
         (["--partition", "heaps"], "partition takes chunks or iid"),
+        (["--scenario", "free-rider"], "There is no scenario 'free-rider'. Did you mean free-rid"),
     ],
 )
 @pytest.mark.parametrize("command", NAMED)

@@ -301,6 +301,29 @@ def test_every_partition_runs_on_real_data(data_dir: Path, partition: str) -> No
     assert set(result.to_frame()["role"]) == {"low", "medium", "high"}
 
 
+@pytest.mark.parametrize("scenario", ["duplicates", "twins"])
+def test_a_scenario_with_repeated_graphs_runs_resumes_and_is_reported(
+    tmp_path: Path, scenario: str
+) -> None:
+    result = motifair.run(scenario=scenario, method="cffl", out=tmp_path / "run", **QUICK)
+    assert (result.config.partition, result.config.perturbation) == ("iid", scenario)
+    assert len(set(result.to_frame()["role"])) == 2
+    again = motifair.run(scenario=scenario, method="cffl", out=tmp_path / "run", **QUICK)
+    assert again.to_frame().equals(result.to_frame())
+    assert read_plan(tmp_path / "run").config == result.config
+    assert scenario in result.report(tmp_path / "report.html").read_text()
+
+
+def test_a_scenario_is_the_partition_and_perturbation_that_it_names() -> None:
+    options = {**QUICK, "rounds": 2}
+    named = motifair.run(scenario="inverted", **options)
+    spelled = motifair.run(partition="iid", perturbation="inverted", **options)
+    assert named.to_frame().equals(spelled.to_frame())
+    assert named.history.equals(spelled.history)
+    with pytest.raises(MotifairError, match="at least 3 classes, but planted has 2"):
+        motifair.run(scenario="exclusive-class", **options)
+
+
 def test_payoff_rules_pay_out_the_budget() -> None:
     for rule in ("equal", "union", "individual", "shapley"):
         result = motifair.run(payoff=rule, budget=7.0, **{**QUICK, "rounds": 1})

@@ -73,6 +73,8 @@ def test_a_user_may_ask_for_fewer_splits_but_not_for_other_seeds(
     assert runs_folder(fewer) == "MUTAG-seed7-2x3"
     damaged = small(tmp_path, data_dir).plan("MUTAG", seed=7, splits=5, perturbation="tiers")
     assert runs_folder(damaged) == "MUTAG-tiers-seed7-2x3"
+    scenario = small(tmp_path, data_dir).plan("MUTAG", seed=7, splits=5, scenario="rewired")
+    assert runs_folder(scenario) == "MUTAG-rewired-seed7-2x3"
 
 
 def test_a_stopped_study_goes_on_to_the_same_tables_and_trains_nothing_twice(
