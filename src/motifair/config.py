@@ -176,8 +176,9 @@ class Config:
     alignment_against: str = option(
         "all",
         "reference of φ: `all` is the sum of all updates, `others` leaves the agent out, `shapley` "
-        "is exact; with `peers` the others' gradients vote alike, with `peers-by-value` by value",
-        choices=("all", "others", "shapley", "peers", "peers-by-value"),
+        "is exact; with `peers` the others' gradients vote alike, with `peers-by-value` by value; "
+        "`coverage` is the agent's share in how well updates stand for everybody's",
+        choices=("all", "others", "shapley", "peers", "peers-by-value", "coverage"),
     )
     alignment_rate: float = option(
         1.0, "weight of a round in the running mean of φ; 1 is this round alone", above=0, most=1
@@ -204,6 +205,13 @@ class Config:
         "weights of the updates in the sum: by `value`, by `size`, or `trusted`, which is by size "
         "without agents whose value is not positive",
         choices=("value", "size", "trusted"),
+    )
+    size: str = option(
+        "claimed",
+        "graphs of an agent that count in weights and coverage: `claimed` all it trains on; "
+        "`believed` the distinct ones, those of several agents in parts, as far as they are wired "
+        "unlike chance",
+        choices=("claimed", "believed"),
     )
     aggregator: str = option(
         "mean",

@@ -109,6 +109,7 @@ def test_the_present_are_valued_as_if_there_were_no_others() -> None:
             gradient_norm=torch.zeros(3),
             prototypes=torch.from_numpy(np.concatenate([u.prototypes for u in sent])),  # type: ignore[arg-type]
             loss=torch.zeros(3),
+            agreement=torch.full((3,), torch.nan),
         ),
     )
     values = np.array([world.values(2)[j.name] / ONE for j in roster])
@@ -479,6 +480,7 @@ def test_values_stay_finite_and_add_up_to_one_whatever_is_uploaded_by_whom(
             gradient_norm=torch.ones(4),
             prototypes=torch.zeros(entries, 8) if motifs else None,
             loss=torch.zeros(4),
+            agreement=torch.full((4,), torch.nan),
         )
         new, downloads, record = serve_round(
             server, state, uploads, None if all(there) else present

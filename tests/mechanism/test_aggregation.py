@@ -147,7 +147,7 @@ def test_several_federations_at_once_are_lengthened_each_by_itself(
 def trusted(graphs: list[int], value: list[float]) -> Tensor:
     count = torch.tensor(value, dtype=torch.float64)
     method = make_method(make_config({"aggregation": "trusted"}))
-    seen = SimpleNamespace(graphs=torch.tensor(graphs), value=count)
+    seen = SimpleNamespace(believed=torch.tensor(graphs), value=count)
     return method.weigh(seen)  # type: ignore[arg-type]
 
 

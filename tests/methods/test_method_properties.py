@@ -26,6 +26,8 @@ def seen(updates: torch.Tensor, rounds: int = 0, value: torch.Tensor | None = No
         gradients=None,
         gradient_norm=updates.norm(dim=1),
         graphs=torch.arange(1, agents + 1),
+        believed=torch.arange(1, agents + 1).double(),
+        agreement=torch.full_like(equal, torch.nan),
         diversity=equal,
         value=equal if value is None else value,
         alignment=torch.full_like(equal, torch.nan),

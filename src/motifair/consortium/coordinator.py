@@ -314,6 +314,7 @@ class Coordinator:
             gradient_norm=numbers("gradient_norm"),
             prototypes=prototypes,
             loss=numbers("loss"),
+            agreement=numbers("agreement"),
         )
 
     def _lines(

@@ -166,6 +166,7 @@ class Agents:
             gradient_norm=done.gradient_norm,
             prototypes=done.local if self.method.uses_prototypes else None,
             loss=done.loss,
+            agreement=done.agreement,
         )
 
     def _limited(self, made: Tensor) -> Tensor:
@@ -203,6 +204,7 @@ class Agents:
             done.moments.steps,
             done.loss,
             done.last_gradient[:, self.shared].norm(dim=1),
+            done.agreement,
             gradient if self.method.uses_gradients else gradient[:, :0],
             self._local(k, done.weights) if with_prototypes else done.weights[:0],
         )
@@ -281,6 +283,7 @@ def local_training(
         epochs=config.local_epochs,
         adam=Adam(config.learning_rate, config.weight_decay),
         dropout=DropoutBits(config.dropout, device),
+        agreement=method.uses_agreement,
     )
 
 

@@ -9,6 +9,7 @@ from scipy import sparse
 
 from motifair.config import Config
 from motifair.errors import MotifairError
+from motifair.federation.belief import GraphSummary, summarise
 from motifair.graphs.batch import Shard, make_shard
 from motifair.graphs.cache import GraphCache
 from motifair.graphs.features import fit_features, motif_labels, resolve_features, structure_inputs
@@ -40,6 +41,7 @@ class Members:
         global_test: The graphs that no agent trains on.
         lent: The graphs lent to the server.
         index: Which agent owns which motif; None for methods without motifs.
+        summaries: What each agent says of its graphs, for methods that believe only some of them.
     """
 
     split: Split
@@ -52,6 +54,7 @@ class Members:
     global_test: Shard
     lent: Shard
     index: MotifIndex | None
+    summaries: tuple[GraphSummary, ...] = ()
 
     @property
     def nodes(self) -> int:
@@ -94,6 +97,7 @@ def prepare(config: Config, split: Split, *, seed: int) -> Members:
         global_test=shard(split.partition.global_test),
         lent=shard(lent),
         index=None if motifs is None else MotifIndex.of([v.keys for v in motifs]),
+        summaries=tuple(summarise(graphs.select(t)) for t in train) if method.believes else (),
     )
 
 

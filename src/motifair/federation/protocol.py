@@ -14,7 +14,8 @@ class Uploads:
     `update (A, D)` is the change of the shared parameters, `gradient (A, D)` the mean raw gradient
     where the method aligns gradients, `gradient_norm (A,)` the norm of the last one,
     `prototypes (M, H)` the local prototypes of all agents one after another, `loss (A,)` for the
-    record.
+    record, and `agreement (A,)`, how well the received model told the agent's classes apart
+    (`discrimination`), where the method uses it, else NaN.
     """
 
     update: Tensor
@@ -22,6 +23,7 @@ class Uploads:
     gradient_norm: Tensor
     prototypes: Tensor | None
     loss: Tensor
+    agreement: Tensor
 
 
 @dataclass(frozen=True)

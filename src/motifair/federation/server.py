@@ -58,10 +58,13 @@ class Server:
         hidden: int,
         seeds: Tensor,
         accuracy: Callable[[Tensor], Tensor] | None = None,
+        believed: Tensor | None = None,
     ) -> None:
         """Serve agents with so many `graphs (..., A)`; `indices` has one for each federation, or
-        is empty for a method without motifs; `seeds` are `(...)`.
+        is empty for a method without motifs; `seeds` are `(...)`. As many graphs count as are
+        `believed (..., A)`, by default all.
         """
+        self.believed = graphs.double() if believed is None else believed.double()
         self.seeds = seeds
         self.accuracy = accuracy
         self.method, self.graphs, self.blocks, self.hidden = method, graphs, blocks, hidden
@@ -124,6 +127,8 @@ class Server:
             gradients=None if uploads.gradient is None else self._apart(uploads.gradient.double()),
             gradient_norm=uploads.gradient_norm.double().view_as(self.graphs),
             graphs=self.graphs,
+            believed=self.believed,
+            agreement=uploads.agreement.double().view_as(self.graphs),
             diversity=self.diversity,
             value=state.value,
             alignment=state.alignment,
@@ -153,7 +158,7 @@ class Server:
             return state.weights.expand(agents, -1)
         nothing = torch.zeros(agents, len(state.weights))
         none = torch.zeros(agents)
-        seen = self.see(state, Uploads(nothing, nothing, none, None, none))
+        seen = self.see(state, Uploads(nothing, nothing, none, None, none, none))
         ratio = self.method.ratio(seen, state.value)
         learnt = state.weights - initial
         return initial + sparsify(learnt, ratio, self.blocks, up=self.method.mask_up)[0]

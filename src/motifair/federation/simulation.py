@@ -17,6 +17,7 @@ from motifair.federation.agents import (
     own_seed,
     similar_sizes,
 )
+from motifair.federation.belief import believed_graphs
 from motifair.federation.contribution import without_each
 from motifair.federation.history import History
 from motifair.federation.members import Members
@@ -211,7 +212,15 @@ class Simulation:
             self.config.hidden,
             seeds[0] if self.single else seeds,
             self._validate if self.validation is not None else None,
+            self._believed(),
         )
+
+    def _believed(self) -> Tensor | None:
+        if not self.method.believes:
+            return None
+        rows = np.stack([believed_graphs(m.summaries) for m in self.members])
+        believed = torch.from_numpy(rows).to(self.device)
+        return believed[0] if self.single else believed
 
     def _validate(self, weights: Tensor) -> Tensor:
         """Return how accurate server models `(..., n, D)` are on lent graphs, `(..., n)`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from motifair.graphs.batch import Batch
@@ -91,3 +92,19 @@ class ProximalTerm:
 def _row_sums(values: Tensor, batch: Batch) -> Tensor:
     """Sum values of motifs over the motifs of each agent, `(M,) -> (R,)`."""
     return batch.motif_rows(values[:, None])[:, 0]
+
+
+def discrimination(forward: ForwardPass) -> Tensor:
+    """Return how well predicted probabilities tell each agent's classes apart, `(R,)`.
+
+    The mean over classes of E[p_c | class c] − E[p_c | other classes] (Tjur's coefficient): 0 by
+    chance, 1 at best, negative where the classes are swapped. Unlike a loss it does not depend on
+    how frequent the classes are. NaN where an agent has graphs of one class only.
+    """
+    inside = -forward.batch.label_weight
+    outside = forward.batch.graph_weight.unsqueeze(-1) - inside
+    p, rounding = forward.log_probabilities.detach().exp(), 1e-6
+    means = [(w * p).sum(dim=1) / w.sum(dim=1) for w in (inside, outside)]
+    both = (inside.sum(dim=1) > rounding) & (outside.sum(dim=1) > rounding)
+    told = torch.where(both, means[0] - means[1], 0.0)
+    return told.sum(dim=-1) / both.sum(dim=-1)

@@ -10,7 +10,7 @@ from torch import Tensor
 from motifair.graphs.batch import Batch
 from motifair.learning.adam import Adam, Moments, adam_step_
 from motifair.learning.loader import Loader
-from motifair.learning.objective import ForwardPass, Term
+from motifair.learning.objective import ForwardPass, Term, discrimination
 from motifair.learning.randomness import DropoutBits, fold
 from motifair.models import Model
 from motifair.models.perceptron import NO_DROPOUT, DropoutMask
@@ -28,6 +28,7 @@ class Trained:
         loss: Mean loss over the steps, `(R,)`.
         gradient: Mean gradient over the steps, `(R, D)`.
         last_gradient: Gradient of the last step, `(R, D)`.
+        agreement: Mean of `discrimination` over the steps, `(R,)`; NaN if it is not measured.
     """
 
     weights: Tensor
@@ -35,17 +36,21 @@ class Trained:
     loss: Tensor
     gradient: Tensor
     last_gradient: Tensor
+    agreement: Tensor
 
 
 @dataclass(frozen=True)
 class LocalTraining:
-    """Settings of local training: model, terms of the objective, epochs, optimiser, dropout."""
+    """Settings of local training: model, terms of the objective, epochs, optimiser, dropout, and
+    whether agreement is measured.
+    """
 
     model: Model
     terms: tuple[Term, ...]
     epochs: int
     adam: Adam
     dropout: DropoutBits
+    agreement: bool = False
 
     def __call__(
         self,
@@ -70,13 +75,18 @@ class LocalTraining:
         taken = torch.zeros(len(weights), dtype=torch.int64, device=weights.device)
         loss_sum: Tensor | int = 0
         gradient_sum: Tensor | int = 0
+        agreement = torch.full_like(weights[:, 0], 0.0 if self.agreement else torch.nan)
         last = weights  # overwritten in the first step, in which every row has a batch
         for epoch in range(self.epochs):
             for batch, moving in loader.epoch(keys, epoch):
                 leaf = weights.detach().requires_grad_()
-                loss = self.loss(
+                forward = self._forward(
                     leaf, received, batch, fold(keys, _DROPOUT, taken), prototypes, active
                 )
+                loss = self._objective(forward)
+                if self.agreement:
+                    told = discrimination(forward)
+                    agreement = agreement + torch.where(moving, told, 0.0)
                 (gradient,) = torch.autograd.grad(loss.sum(), leaf)
                 adam_step_(weights, gradient, moments, moving, self.adam)
                 here = moving[:, None]
@@ -85,9 +95,9 @@ class LocalTraining:
                 last = torch.where(here, gradient, last)
                 taken = taken + moving  # each agent counts its own steps: they key its dropout
         mean = gradient_sum / taken[:, None]
-        return Trained(weights, moments, loss_sum / taken, mean, last)
+        return Trained(weights, moments, loss_sum / taken, mean, last, agreement / taken)
 
-    def loss(
+    def _forward(
         self,
         weights: Tensor,
         received: Tensor,
@@ -95,14 +105,17 @@ class LocalTraining:
         keys: Tensor,
         prototypes: Tensor | None,
         active: Tensor | None,
-    ) -> Tensor:
-        """Return the objective of every agent on one batch, with dropout, `(R,)`."""
+    ) -> ForwardPass:
+        """Return the forward pass of every agent on one batch, with dropout."""
         keep = self._masks(keys, batch)
         embedding = self.model.embed(weights, batch, keep)
         log_probabilities = self.model.classify(weights, embedding, keep)
-        forward = ForwardPass(
+        return ForwardPass(
             batch, weights, received, embedding, log_probabilities, prototypes, active
         )
+
+    def _objective(self, forward: ForwardPass) -> Tensor:
+        """Return the sum of the terms of the objective, `(R,)`."""
         total = self.terms[0](forward)
         for term in self.terms[1:]:
             total = total + term(forward)

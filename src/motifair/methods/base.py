@@ -30,6 +30,9 @@ class Seen:
         gradients: Mean raw gradients `(A, D)`; None unless the method uses them.
         gradient_norm: Norm of each agent's last raw gradient, `(A,)`.
         graphs: Number of training graphs, `(A,)`.
+        believed: As many of them as count, `(A,)`: all, unless the method uses `size=believed`.
+        agreement: How well the model told each agent's classes apart, `(A,)`; NaN where it had one
+            class only, or the method does not use it.
         diversity: Motif diversity, `(A,)`; NaN for a method without motifs.
         value: After the previous round, `(A,)`.
         alignment: After the previous round, `(A,)`; NaN where there is none yet.
@@ -48,6 +51,8 @@ class Seen:
     gradients: Tensor | None
     gradient_norm: Tensor
     graphs: Tensor
+    believed: Tensor
+    agreement: Tensor
     diversity: Tensor
     value: Tensor
     alignment: Tensor
@@ -136,6 +141,16 @@ class Method(Component):
     @property
     def uses_gradients(self) -> bool:
         """Whether raw gradients are uploaded with the updates."""
+        return False
+
+    @property
+    def uses_agreement(self) -> bool:
+        """Whether agents report how well the model they received tells their classes apart."""
+        return False
+
+    @property
+    def believes(self) -> bool:
+        """Whether graphs count only as far as they are distinct, and wired unlike chance."""
         return False
 
     @property

@@ -13,9 +13,13 @@ from motifair.learning.objective import PrototypeTerm, Term, supervised
 from motifair.mechanism.aggregation import lengthened, size_weights, value_weights
 from motifair.mechanism.alignment import ALIGNMENTS, alignment_with_peers, reach
 from motifair.mechanism.allocation import reward_ratio
+from motifair.mechanism.coverage import coverage
 from motifair.mechanism.payoff import SIZE_PAYOFFS, compensation, payoff
+from motifair.mechanism.trust import agreement_trust
 from motifair.methods.base import Memory, Method, Seen
 from motifair.methods.valuations import VALUATIONS, Valuation
+
+LEAST_COUNTED = 0.01  # of an agent's graphs, so that its update still has a weight
 
 
 class Motifair(Method):
@@ -33,7 +37,7 @@ class Motifair(Method):
             "value_update", "value_rate", "diversity_weight", "aggregation", "aggregate_length",
             "beta", "mask_scope", "retention", "reward_step", "own_weight", "prototype_distance",
             "prototype_reduce", "prototype_weight", "budget", "payoff", "contribution",
-            "aggregator", "valuation",
+            "aggregator", "valuation", "size",
         }
     )  # fmt: skip
 
@@ -63,6 +67,16 @@ class Motifair(Method):
     def uses_gradients(self) -> bool:
         """Raw gradients are uploaded if they are what is aligned, or aligned with."""
         return self.config.alignment_of == "gradient" or self._asks_peers
+
+    @property
+    def uses_agreement(self) -> bool:
+        """Agents report agreement where it decides how many of their graphs cover others."""
+        return self.config.alignment_against == "coverage"
+
+    @property
+    def believes(self) -> bool:
+        """Graphs count as far as they are believed, or as claimed."""
+        return self.config.size == "believed"
 
     @property
     def _asks_peers(self) -> bool:
@@ -102,8 +116,8 @@ class Motifair(Method):
         if self.config.aggregation == "value":
             return value_weights(seen.value)
         if self.config.aggregation == "trusted":
-            return size_weights(seen.graphs * (seen.value > 0))
-        return size_weights(seen.graphs)
+            return size_weights(seen.believed * (seen.value > 0))
+        return size_weights(seen.believed)
 
     def lengthen(self, update: Tensor, seen: Seen, weights: Tensor) -> Tensor:
         """The sum as it is, or stretched towards the length of a typical update."""
@@ -119,7 +133,9 @@ class Motifair(Method):
         return torch.where(known, (1 - rate) * seen.alignment + rate * now, now)
 
     def _align(self, seen: Seen, weights: Tensor) -> Tensor:
-        """E7, its leave-one-out form, the others' votes, or E2 with E6."""
+        """Coverage, E7, its leave-one-out form, the others' votes, or E2 with E6."""
+        if self.config.alignment_against == "coverage":
+            return self._coverage(seen)
         by_gradient = self.config.alignment_of == "gradient"
         vectors = seen.gradients if by_gradient else seen.updates
         assert vectors is not None
@@ -143,6 +159,15 @@ class Motifair(Method):
             cosines = ALIGNMENTS["all"](vectors, weights).sum(dim=-1, keepdim=True)
             phi = phi * torch.where(total.abs() > 1e-12, cosines / total, 0.0)
         return phi
+
+    def _coverage(self, seen: Seen) -> Tensor:
+        """Coverage by the graphs that are believed. An agent is charged for missing what others
+        cover only where most of its graphs are not: nobody is charged for having few.
+        """
+        classes = agreement_trust(seen.agreement, seen.graphs)
+        counted = torch.maximum(seen.believed * classes, LEAST_COUNTED * seen.graphs)
+        phi = coverage(seen.updates, counted)
+        return torch.where(counted < seen.graphs / 2, phi, phi.clamp(min=0))
 
     def valuate(self, seen: Seen, alignment: Tensor) -> Tensor:
         """E9, or what the chosen valuation makes of the round."""

@@ -30,7 +30,9 @@ def federation() -> tuple[Config, Members]:
 @pytest.fixture(scope="module")
 def trained(federation: tuple[Config, Members]) -> Coalitions:
     config, members = federation
-    stack = Coalitions(config, members.model, members.split.names, members.train, seed=5, device=CPU)
+    stack = Coalitions(
+        config, members.model, members.split.names, members.train, seed=5, device=CPU
+    )
     stack.run(ROUNDS)
     return stack
 

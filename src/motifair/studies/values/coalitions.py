@@ -104,7 +104,7 @@ class Coalitions:
         one = collate([test], self.device, self.dtype)
         at_once = max(1, TEST_ROWS // max(one.nodes, 1))
         parts = []
-        for weights in self.weights.split(at_once):
+        for weights in torch.split(self.weights, at_once):
             batch = repeat(one, len(weights))
             scores = self.model.classify(weights, self.model.embed(weights, batch))
             parts.append((scores * batch.label_weight).sum(dim=(1, 2)))

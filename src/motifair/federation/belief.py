@@ -1,0 +1,37 @@
+"""What members say of their graphs before the first round, and how many of these are believed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from motifair.graphs.fingerprints import Words, fingerprints
+from motifair.graphs.graph_set import Floats, GraphSet
+from motifair.mechanism.trust import distinct_graphs, wiring_trust
+from motifair.motifs.wiring import wiring
+
+
+@dataclass(frozen=True)
+class GraphSummary:
+    """A fingerprint of each of an agent's training graphs, and how they are wired, `(K,)`."""
+
+    fingerprints: Words
+    wiring: Floats
+
+
+def summarise(graphs: GraphSet, key: int = 0) -> GraphSummary:
+    """Summarise an agent's training graphs; fingerprints with one key can be compared."""
+    return GraphSummary(fingerprints(graphs, key), wiring(graphs))
+
+
+def believed_graphs(summaries: Sequence[GraphSummary]) -> np.ndarray:
+    """Return how many graphs of each agent count, `(A,)`: the distinct ones, those of several
+    agents in parts, as far as the agent's graphs are wired unlike chance.
+    """
+    distinct = distinct_graphs([s.fingerprints for s in summaries])
+    wired = torch.from_numpy(np.stack([s.wiring for s in summaries]))
+    believed: np.ndarray = distinct * wiring_trust(wired).numpy()
+    return believed

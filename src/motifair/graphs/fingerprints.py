@@ -1,0 +1,47 @@
+"""Fingerprints of graphs: equal for graphs that a graph neural network cannot tell apart."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from motifair.graphs.graph_set import GraphSet
+
+Words = NDArray[np.uint64]
+
+REFINEMENTS = 3
+
+
+def fingerprints(graphs: GraphSet, key: int = 0) -> Words:
+    """Return a 64-bit hash of each graph with its class, `(graphs,)`, that ignores node numbers.
+
+    It is that of the colours of the nodes after three refinements (Weisfeiler-Leman), from labels
+    and attributes. Hashes with different keys cannot be compared.
+
+    >>> edges = [[0, 1], [1, 2], [5, 3], [3, 4]]
+    >>> paths = GraphSet.build("paths", [3, 3], edges, target=[0, 0])
+    >>> len(set(fingerprints(paths).tolist()))
+    1
+    """
+    colour = np.full(len(graphs.degree), np.uint64(key), dtype=np.uint64)
+    if graphs.node_label is not None:
+        colour = _mix(colour + graphs.node_label.astype(np.uint64))
+    if graphs.attribute is not None:
+        for column in np.ascontiguousarray(graphs.attribute.T).view(np.uint64):
+            colour = _mix(colour + _mix(column))
+    end = graphs.edge_start[1:]
+    for _ in range(REFINEMENTS):
+        around = np.concatenate([[np.uint64(0)], np.cumsum(_mix(colour)[graphs.neighbour])])
+        colour = _mix(_mix(colour) + (around[end] - around[graphs.edge_start[:-1]]))
+    total = np.concatenate([[np.uint64(0)], np.cumsum(_mix(colour))])
+    summed = total[graphs.node_start[1:]] - total[graphs.node_start[:-1]]
+    classes = np.array(graphs.class_values, dtype=np.int64).astype(np.uint64)
+    return _mix(summed + _mix(classes[graphs.target]))
+
+
+def _mix(words: Words) -> Words:
+    """Return well-mixed words (the finaliser of SplitMix64)."""
+    words = words + np.uint64(0x9E3779B97F4A7C15)
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))

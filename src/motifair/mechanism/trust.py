@@ -1,0 +1,93 @@
+"""How far an agent's graphs can be believed: what stands against them, and how many they are.
+
+Evidence that a few honest agents share is the scale: seven tenths of what the second-best agent
+shows are enough for full trust. One agent alone cannot set the scale, and honest differences
+between agents do not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+ENOUGH = 0.7  # part of the second-best evidence that earns full trust
+LEAST_WIRING = 0.1  # of a consistency: what a hundred graphs show by chance
+RINGS = 4  # the first measures of the wiring
+DIVIDED = 0.5  # evidence of both signs that cancels to less than this part
+LEAST_AGREEMENT = 0.02  # of a probability: what a model that has learnt nothing shows by chance
+USUAL_GRAPHS = 10  # an agent's agreement counts as if that many typical graphs were added
+
+
+def trust(evidence: Tensor, least: float) -> Tensor:
+    """τ_i = clip((e_i + ε) / (0.7·e_(2) + ε), 0, 1) with e_(2) the second-largest, `(..., A)`.
+
+    ε is `least`, evidence that may be chance. Where no two agents have any, all are trusted.
+
+    >>> trust(torch.tensor([4.0, 5.0, 0.5, -1.0]).double(), 0.1).round(decimals=2).tolist()
+    [1.0, 1.0, 0.21, 0.0]
+    """
+    scale = evidence.sort(dim=-1).values[..., -2:-1].clamp(min=0)
+    share = (evidence + least) / (ENOUGH * scale + least)
+    return share.clamp(min=0, max=1).where(scale > 0, 1.0)
+
+
+def wiring_trust(wiring: Tensor) -> Tensor:
+    """Return how far agents' graphs are wired as real ones are, and not as by chance, `(A,)`.
+
+    `wiring (A, K)` says how consistently each agent's graphs differ from random copies of them in
+    some measures, from −1 to 1; the first `RINGS` are numbers of rings. What is real comes from
+    the agents: the main direction of their differences, in which no agent counts more than the
+    second most unlike chance. Which way is real, most agents say; where they are divided (edges
+    that all move to pairs without one leave a dense graph the opposite of what it was), it is the
+    way to more rings.
+
+    >>> molecules, made_up = [-0.2, 0.0, 0.0, 0.8, 0.5], [0.1, 0.0, 0.0, 0.0, -0.1]
+    >>> wiring_trust(torch.tensor([molecules, molecules, made_up])).round(decimals=1).tolist()
+    [1.0, 1.0, 0.0]
+    """
+    length = wiring.norm(dim=1, keepdim=True)
+    cap = length.sort(dim=0).values[-2]
+    wiring = wiring * (cap / length.clamp(min=1e-12)).clamp(max=1)
+    main = torch.linalg.svd(wiring, full_matrices=False).Vh[0]
+    along = wiring @ main
+    side = along.sum() / along.abs().sum().clamp(min=1e-12)
+    rings = main[:RINGS]
+    real = side if side.abs() > DIVIDED else (rings * rings.abs()).sum()
+    return trust(along if real >= 0 else -along, LEAST_WIRING)
+
+
+def agreement_trust(agreement: Tensor, graphs: Tensor) -> Tensor:
+    """Return the trust in agents' classes, from how well the common model tells them, `(..., A)`.
+
+    `agreement` is `discrimination` of each agent; NaN, where there is one class only, counts as
+    the second-best. So do agents with few graphs, in part.
+    """
+    known = agreement.nan_to_num(nan=-torch.inf)
+    scale = known.sort(dim=-1).values[..., -2:-1].clamp(min=0)
+    weight = graphs / (graphs + USUAL_GRAPHS)
+    shrunk = scale + weight * (agreement.where(~agreement.isnan(), scale) - scale)
+    return trust(shrunk, LEAST_AGREEMENT)
+
+
+def distinct_graphs(fingerprints: Sequence[np.ndarray]) -> np.ndarray:
+    """Return how many graphs of each agent count, `(A,)`: a graph of h agents 1/h for each of them.
+
+    Copies within an agent count once. So agents with the same graphs count together as one. Graphs
+    that most agents hold are common in the field (such as small cliques) and say nothing: the
+    part that counts is that of the others.
+
+    >>> distinct_graphs([np.array([1, 2, 2]), np.array([2, 3]), np.array([5]), np.array([6])])
+    array([1.5, 1.5, 1. , 1. ])
+    """
+    own = [np.unique(f, return_counts=True) for f in fingerprints]
+    everything, holders = np.unique(np.concatenate([f for f, _ in own]), return_counts=True)
+    counted = []
+    for graph, copies in own:
+        held = holders[np.searchsorted(everything, graph)]
+        rare = 2 * held <= len(own)
+        part = (1 / held[rare]).sum() / copies[rare].sum() if rare.any() else 1.0
+        counted.append(part * copies.sum())
+    return np.array(counted)
