@@ -34,12 +34,18 @@ def coverage(updates: Tensor, graphs: Tensor) -> Tensor:
     """
     weight = graphs.to(updates.dtype)
     weight = weight / weight.sum(dim=-1, keepdim=True).clamp(min=SMALLEST)
-    gram = updates @ updates.mT
+    share, consensus = shares_of_gram(updates @ updates.mT, weight)
+    return consensus.unsqueeze(-1) ** SHARPNESS * share
+
+
+def shares_of_gram(gram: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the Shapley values and the consensus from inner products of updates `(..., A, A)`
+    and the agents' weights, which add up to 1, `(..., A)`.
+    """
     common = _quadratic(weight, gram)
     length = (weight * gram.diagonal(dim1=-2, dim2=-1)).sum(dim=-1)
-    share = _shares(gram, weight, common)
     consensus = torch.where(length > SMALLEST, common / length.clamp(min=SMALLEST), 0.0)
-    return consensus.unsqueeze(-1) ** SHARPNESS * share
+    return _shares(gram, weight, common), consensus
 
 
 def _shares(gram: Tensor, weight: Tensor, common: Tensor) -> Tensor:
