@@ -85,9 +85,11 @@ class Bare:
             timeout=600,
         )
 
-    def commands(self, commands: Sequence[Sequence[str]]) -> list[tuple[int, str]]:
+    def commands(
+        self, commands: Sequence[Sequence[str]], cwd: Path | None = None
+    ) -> list[tuple[int, str]]:
         """Run `motifair` commands; return the exit code of each, and what it printed."""
-        ended = self.run("-c", COMMANDS, json.dumps(commands))
+        ended = self.run("-c", COMMANDS, json.dumps(commands), cwd=cwd)
         assert ended.returncode == 0, ended.stderr
         return [tuple(json.loads(line)) for line in ended.stdout.splitlines()]
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from motifair.cli import complete
+from motifair.cli.app import app
 
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "MOTIFAIR_DATA"}
 
@@ -24,17 +25,19 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return script
 
 
-def completed(command: Path, line: str, **environment: str) -> list[str]:
-    """Ask as bash does, with the cursor at the end of the line."""
-    words = line.split(" ")
-    asked = {
+def asked(line: str) -> dict[str, str]:
+    """Return what bash sets in the environment, with the cursor at the end of the line."""
+    return {
         "_MOTIFAIR_COMPLETE": "complete_bash",
         "COMP_WORDS": line,
-        "COMP_CWORD": str(len(words) - 1),
+        "COMP_CWORD": str(len(line.split(" ")) - 1),
     }
-    found = subprocess.run(
-        [str(command)], env={**ENVIRONMENT, **asked, **environment}, capture_output=True, text=True
-    )
+
+
+def completed(command: Path, line: str, **environment: str) -> list[str]:
+    """Ask the installed command in a process of its own."""
+    given = {**ENVIRONMENT, **asked(line), **environment}
+    found = subprocess.run([str(command)], env=given, capture_output=True, text=True)
     assert "Traceback" not in found.stderr
     return found.stdout.split()
 
@@ -68,8 +71,14 @@ LINES = {
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_names_are_completed(command: Path, line: str) -> None:
-    assert completed(command, line) == LINES[line]
+def test_names_are_completed(
+    line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in asked(line).items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit):
+        app([], prog_name="motifair")  # its name decides the protocol
+    assert capsys.readouterr().out.split() == LINES[line]
 
 
 def test_datasets_of_the_data_folder_are_completed(command: Path, tmp_path: Path) -> None:
@@ -104,11 +113,10 @@ def test_completion_imports_nothing_heavy(command: Path) -> None:
         f"sys.argv = [{str(command)!r}]\n"
         "from motifair.cli import main\nmain()\n"
     )
-    line = "motifair run --method fed"
-    asked = {"_MOTIFAIR_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": "3"}
+    environment = {**ENVIRONMENT, **asked("motifair run --method fed")}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     found = subprocess.run(
-        [sys.executable, "-c", code], env={**ENVIRONMENT, **asked}, capture_output=True, text=True
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
     )
     assert "fedprox" in found.stdout
     assert found.stderr.split() == []
