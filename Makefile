@@ -6,6 +6,8 @@ BASE := $(VENV)/.base
 DEV := $(VENV)/.dev
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable
 JOBS ?= 2
+# Processes of the tests share what one of them has compiled.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all lint bench clean
@@ -13,16 +15,19 @@ JOBS ?= 2
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
-$(BASE): pyproject.toml
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "motifair needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ..."; exit 2; }
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv $(VENV)
+
+$(BASE): pyproject.toml | $(BIN)/python
 	$(INSTALL) .
 	@touch $@
 
-$(DEV): $(BASE)
-	$(INSTALL) ".[dev]"
-	@touch $@
+# To compile every module of every package takes a minute, and a third of them are imported.
+$(DEV): pyproject.toml | $(BIN)/python
+	$(INSTALL) ".[dev]" --no-compile
+	@touch $@ $(BASE)
 
 demo: $(BASE)  ## ten agents on the embedded dataset: who contributed, who was paid, how fair it was
 	$(BIN)/motifair run --out runs/demo
