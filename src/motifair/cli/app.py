@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,11 +14,13 @@ from motifair.cli import complete, data, federation
 from motifair.cli.config_options import config_options
 from motifair.cli.dashboard import dashboard
 from motifair.cli.doctor import doctor
+from motifair.cli.interrupt import AGAIN, stoppable
 from motifair.cli.ledger import ledger_app
 from motifair.cli.options import list_options
 from motifair.cli.paper import paper
 from motifair.cli.predict import export, predict
 from motifair.cli.report import report
+from motifair.cli.shared import DataDir, Device, Quiet, Summary, Threads, print_json
 from motifair.cli.statement import statement
 from motifair.config import parse_assignments, read_settings
 
@@ -64,13 +65,10 @@ app.command()(doctor)
 app.command("options")(list_options)
 app.command()(dashboard)
 
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.", autocompletion=complete.device)]
-Threads = Annotated[int | None, typer.Option(min=1, help="Workers; default all usable cores.")]
 Memory = Annotated[
     float | None,
     typer.Option(help="GiB of the GPU for splits trained together; default 80 % of what is free."),
 ]
-DataDir = Annotated[Path | None, typer.Option(help="Folder with datasets.")]
 Assignments = Annotated[
     list[str] | None,
     typer.Option(
@@ -88,8 +86,6 @@ Log = Annotated[
         autocompletion=complete.logger,
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 
 
 @app.command()
@@ -108,7 +104,7 @@ def run(
     out: Annotated[Path | None, typer.Option(help="Folder for the results.")] = None,
     log: Log = None,
     quiet: Quiet = False,
-    as_json: Json = False,
+    as_json: Summary = False,
     **settings: Any,
 ) -> None:
     """Run a method; without --dataset, ten agents on the embedded dataset."""
@@ -157,16 +153,13 @@ def compare(
     ] = None,
     log: Log = None,
     quiet: Quiet = False,
-    as_json: Json = False,
+    as_json: Summary = False,
     **settings: Any,
 ) -> None:
     """Run several methods on the same splits and compare them."""
-    from motifair.cli.interrupt import stop_on_signal
     from motifair.cli.loggers import make_loggers
     from motifair.experiments.compare import choose_methods, execute_all, make_plans
     from motifair.experiments.progress import RunProgress
-    from motifair.federation.loop import Stopped
-    from motifair.files import finite
     from motifair.report.terminal import show_comparison
 
     given = _named(settings, set_)
@@ -178,25 +171,21 @@ def compare(
     errors = Console(stderr=True)
     loggers = make_loggers(log or [], folder, _printer(errors))
     with ExitStack() as stack:
-        hooks: dict[str, Any] = {"stop": stack.enter_context(stop_on_signal(errors))}
+        hooks: dict[str, Any] = {"stop": stack.enter_context(stoppable(errors, AGAIN))}
         if not quiet:
             _print_inputs(plans, errors)
             shown = stack.enter_context(RunProgress(plans, errors))
             hooks["progress"] = shown.begin
-        try:
-            comparison = execute_all(plans, folder, baseline=baseline, callbacks=loggers, **hooks)
-        except Stopped:
-            errors.print("Saved. Give the same command again to continue.", highlight=False)
-            raise typer.Exit(130) from None
+        comparison = execute_all(plans, folder, baseline=baseline, callbacks=loggers, **hooks)
     if as_json:
-        typer.echo(json.dumps(finite(comparison.to_json()), indent=2))
+        print_json(comparison.to_json())
     else:
         show_comparison(comparison, Console())
         Console().print(f"Results in {folder}", highlight=False, soft_wrap=True)
 
 
 @app.command("methods")
-def list_methods(as_json: Json = False) -> None:
+def list_methods(as_json: Summary = False) -> None:
     """List the methods: what each one shares and which options of the mechanism it reads."""
     import pandas as pd
 
@@ -220,7 +209,7 @@ def resume(
     folder: Annotated[Path, typer.Argument(help="The out folder of an interrupted run.")],
     log: Log = None,
     quiet: Quiet = False,
-    as_json: Json = False,
+    as_json: Summary = False,
 ) -> None:
     """Continue an interrupted run, to the same result."""
     from motifair.experiments.plan import read_plan
@@ -231,7 +220,7 @@ def resume(
 @app.command()
 def show(
     folder: Annotated[Path, typer.Argument(help="The out folder of a finished run.")],
-    as_json: Json = False,
+    as_json: Summary = False,
 ) -> None:
     """Show a finished run again."""
     from motifair.experiments.result import load_result
@@ -258,10 +247,9 @@ def bench(
         bool, typer.Option("--scale", help="Also 10 to 1000 agents, with a plot next to --out.")
     ] = False,
     data_dir: DataDir = None,
-    as_json: Json = False,
+    as_json: Summary = False,
 ) -> None:
     """Time a round, a naive loop and the machine's bound, in turn."""
-    from motifair.files import finite
     from motifair.studies.bench.run import run_benchmark, show_benchmark
 
     timings = run_benchmark(
@@ -274,34 +262,26 @@ def bench(
         data_dir=data_dir,
     )
     if as_json:
-        typer.echo(json.dumps(finite(timings), indent=2))
+        print_json(timings)
     else:
         show_benchmark(timings, Console())
 
 
 def _execute(plan: Any, out: Path, log: list[str] | None, quiet: bool, as_json: bool) -> None:
-    from motifair.cli.interrupt import stop_on_signal
     from motifair.cli.loggers import make_loggers
     from motifair.experiments.progress import RunProgress
     from motifair.experiments.run import execute
-    from motifair.federation.loop import Stopped
     from motifair.report.overview import save_overview
 
     errors = Console(stderr=True)
     loggers = make_loggers(log or [], out, _printer(errors), out.name)
     with ExitStack() as stack:
-        stop = stack.enter_context(stop_on_signal(errors))
+        stop = stack.enter_context(stoppable(errors, f"Continue with: motifair resume {out}"))
         progress = None
         if not quiet:
             _print_inputs({plan.config.method: plan}, errors)
             progress = stack.enter_context(RunProgress({plan.config.method: plan}, errors))
-        try:
-            result = execute(plan, out, progress=progress, stop=stop, callbacks=loggers)
-        except Stopped:
-            errors.print(
-                f"Saved. Continue with: motifair resume {out}", highlight=False, soft_wrap=True
-            )
-            raise typer.Exit(130) from None
+        result = execute(plan, out, progress=progress, stop=stop, callbacks=loggers)
     if not (out / "overview.png").exists():
         save_overview(result, out / "overview.png")
     _print(result, as_json)
@@ -330,10 +310,9 @@ def _printer(errors: Console) -> Callable[[str], None]:
 
 
 def _print(result: Any, as_json: bool) -> None:
-    from motifair.files import finite
     from motifair.report.terminal import show_result
 
     if as_json:
-        typer.echo(json.dumps(finite(result.to_json()), indent=2))
+        print_json(result.to_json())
     else:
         show_result(result, Console())

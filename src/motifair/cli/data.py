@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from motifair.cli import complete
+from motifair.cli.shared import DataDir, Json, print_json
 
 app = typer.Typer(no_args_is_help=True, help="List, describe and check datasets.")
 
-DataDir = Annotated[Path | None, typer.Option(help="Folder with datasets.")]
 Dataset = Annotated[
     str,
     typer.Argument(help="Name, or path of a TU folder or zip.", autocompletion=complete.dataset),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 
 
 @app.command("list")
@@ -81,7 +79,7 @@ def info(
         agents_rows = json.loads(frame.reset_index().to_json(orient="records"))
         inputs = plan.inputs.to_json()
         content = {"dataset": graphs.name, **about, "inputs": inputs, "agents": agents_rows}
-        typer.echo(json.dumps(content, indent=2))
+        print_json(content)
         return
     console = Console()
     console.print(f"{graphs.name}: " + ", ".join(f"{k} {v}" for k, v in about.items()))
@@ -108,7 +106,7 @@ def check(
         about["digest"] = graphs.digest()
         known = "is the published dataset" if published else "is readable (not a known name)"
         sentence = f"{graphs.name} {known}: {len(graphs)} graphs, digest {about['digest'][:16]}"
-    typer.echo(json.dumps(about, indent=2) if as_json else sentence)
+    print_json(about) if as_json else typer.echo(sentence)
 
 
 def print_frame(frame: Any, title: str, as_json: bool) -> None:
@@ -116,6 +114,6 @@ def print_frame(frame: Any, title: str, as_json: bool) -> None:
     from motifair.table import Table
 
     if as_json:
-        typer.echo(json.dumps(json.loads(frame.reset_index().to_json(orient="records")), indent=2))
+        print_json(json.loads(frame.reset_index().to_json(orient="records")))
     else:
         Console().print(Table.of(frame, title).to_rich())

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+
+from motifair.cli.shared import DataDir, Json, print_json
 
 STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
@@ -18,8 +18,8 @@ def doctor(
     ledger: Annotated[
         str | None, typer.Option(help="Also check this ledger: SQLite file, or PostgreSQL URL.")
     ] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Folder with datasets.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+    data_dir: DataDir = None,
+    as_json: Json = False,
 ) -> None:
     """Check Python, packages, processor, GPU, kernels, data, cache and ledger; say how to fix them.
 
@@ -29,7 +29,7 @@ def doctor(
 
     checks = examine(data_dir, ledger)
     if as_json:
-        typer.echo(json.dumps([check.to_json() for check in checks], indent=2))
+        print_json([check.to_json() for check in checks])
     else:
         table = Table(box=SIMPLE_HEAD)
         for name in ("check", "", "found", "fix"):

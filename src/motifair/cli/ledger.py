@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +9,7 @@ import typer
 from rich.console import Console
 
 from motifair.cli import complete
+from motifair.cli.shared import Json, print_json
 from motifair.errors import MotifairError
 from motifair.table import Table
 
@@ -31,7 +31,6 @@ Key = Annotated[
         help="Public key that entries must be signed with: local/operator.pub of a kit.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 
 
 @ledger_app.command()
@@ -58,7 +57,7 @@ def verify(
             for name in names
         ]
     if as_json:
-        typer.echo(json.dumps([verdict.to_json() for verdict in verdicts], indent=2))
+        print_json([verdict.to_json() for verdict in verdicts])
     else:
         for verdict in verdicts:
             typer.echo(str(verdict))
@@ -113,7 +112,7 @@ def entries(ledger: Where = None, run: Run = None, as_json: Json = False) -> Non
     with _open(ledger, run) as opened:
         if as_json:
             listed = [e for name in opened.runs() for e in opened.entries(name)]
-            typer.echo(json.dumps(to_json(listed), indent=2))
+            print_json(to_json(listed))
         else:
             _print(overview(opened), "Entries", as_json)
 
@@ -140,7 +139,7 @@ def _open(ledger: str | None, run: Path | None) -> Ledger:
 def _print(rows: list[dict[str, str]], title: str, as_json: bool) -> None:
     """Print rows as a table or as JSON."""
     if as_json:
-        typer.echo(json.dumps(rows, indent=2))
+        print_json(rows)
         return
     head = list(rows[0]) if rows else []
     numbers = [k for k, name in enumerate(head) if name in AMOUNTS]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import Field
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -12,12 +12,11 @@ from rich.padding import Padding
 from rich.text import Text
 
 from motifair.cli.config_options import values_in_words
+from motifair.cli.shared import Json
 from motifair.config import OPTIONS, Config, range_in_words
 
 
-def list_options(
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
-) -> None:
+def list_options(as_json: Json = False) -> None:
     """List the options: what each one takes and means, its defaults, and which methods use it."""
     rows = option_rows()
     if as_json:

@@ -11,6 +11,8 @@ import typer
 from rich.console import Console
 
 from motifair.cli import complete
+from motifair.cli.interrupt import AGAIN, stoppable
+from motifair.cli.shared import DataDir, Device, Quiet, Threads
 from motifair.errors import MotifairError
 
 if TYPE_CHECKING:
@@ -38,25 +40,19 @@ def paper(
     datasets: Annotated[
         str, typer.Option(help="Names joined by commas; default those of the study.")
     ] = "",
-    device: Annotated[
-        str, typer.Option(help="auto, cpu or cuda.", autocompletion=complete.device)
-    ] = "auto",
-    threads: Annotated[
-        int | None, typer.Option(min=1, help="Workers; default all usable cores.")
-    ] = None,
+    device: Device = "auto",
+    threads: Threads = None,
     memory: Annotated[
         float | None, typer.Option(help="GiB of the GPU; default 80 % of what is free.")
     ] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Folder with datasets.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+    data_dir: DataDir = None,
+    quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the tables as JSON.")] = False,
 ) -> None:
     """Reproduce a table or figure of the paper, on splits that were not used to choose anything.
 
     Results are written to OUT/NAME, their runs to OUT/runs, which studies share.
     """
-    from motifair.cli.interrupt import stop_on_signal
-    from motifair.federation.loop import Stopped
     from motifair.studies.registry import choose_studies, load_study
     from motifair.studies.study import Settings
 
@@ -65,6 +61,7 @@ def paper(
         raise MotifairError(f"--out {out} is a file; name a folder.")
     errors = Console(stderr=True)
     with ExitStack() as stack:
+        stop = stack.enter_context(stoppable(errors, AGAIN))
         progress = None if quiet else stack.enter_context(StudyProgress(errors))
         settings = Settings(
             out=out,
@@ -76,17 +73,13 @@ def paper(
             memory=memory,
             data_dir=data_dir,
             progress=progress or (lambda plan: None),
-            stop=stack.enter_context(stop_on_signal(errors)),
+            stop=stop,
         )
-        try:
-            results = {}
-            for study in map(load_study, names):
-                if len(names) > 1 and not quiet:
-                    errors.print(f"{study.name}: {study.summary}", highlight=False)
-                results[study.name] = _make(study, settings)
-        except Stopped:
-            errors.print("Saved. Give the same command again to continue.", highlight=False)
-            raise typer.Exit(130) from None
+        results = {}
+        for study in map(load_study, names):
+            if len(names) > 1 and not quiet:
+                errors.print(f"{study.name}: {study.summary}", highlight=False)
+            results[study.name] = _make(study, settings)
     _print(results, out, as_json)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
+from motifair.cli.shared import Json, print_json
 
 
 def predict(
@@ -59,7 +59,7 @@ def export(
     from motifair.export.runs import export_run
 
     folders = [str(path) for path in export_run(folder, out)]
-    typer.echo(json.dumps(folders, indent=2) if as_json else "\n".join(folders))
+    print_json(folders) if as_json else typer.echo("\n".join(folders))
 
 
 def _json(predictions: Any) -> str:

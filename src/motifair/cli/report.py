@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
+from motifair.cli.shared import print_json
 from motifair.cli.sources import read_sources
 
 PAGE = "report.html"
@@ -50,7 +50,7 @@ def report(
         page = out or (folders[0] / PAGE if len(folders) == 1 else Path(PAGE))
         written = write_report(sections, page, figures, say=status.update)
     if as_json:
-        typer.echo(json.dumps([str(path) for path in written], indent=2))
+        print_json([str(path) for path in written])
     else:
         typer.echo(f"Report in {page}")
         if figures is not None:
