@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from motifair.cli import complete
+from motifair.cli.shared import Json
 from motifair.errors import MotifairError
 from motifair.extras import require
 from motifair.table import Table, number
@@ -34,7 +35,6 @@ Kit = Annotated[Path, typer.Option(help="The member's startup kit.")]
 Member = Annotated[str, typer.Argument(help="A member named in federation.toml.")]
 RunName = Annotated[str, typer.Option("--run", help="Name of the run.")]
 Detach = Annotated[bool, typer.Option("--detach", help="Return as soon as it has started.")]
-Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 HERE = Path()
 
 
@@ -159,20 +159,12 @@ def stop(
 def run(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False) -> None:
     """Train until all rounds are done; after an interruption, run it again to continue."""
     operator = _operator(folder)
-    from motifair.consortium.operate import run_federation, status
+    from motifair.consortium.operate import progress, run_federation
     from motifair.consortium.operator_folder import OPERATOR
     from motifair.consortium.transports.nvflare.stopping import keeping
 
-    console = Console(stderr=True)
-    printed = [-1]
-
-    def watch() -> None:
-        now = status(operator, run)
-        if now.round > printed[0]:
-            printed[0] = now.round
-            console.print(f"round {now.round} of {operator.terms.config.rounds}")
-
     with keeping(operator.kit(OPERATOR)):
+        watch = progress(operator, run, Console(stderr=True).print)
         run_federation(operator, run, watch=watch)
     _show(operator, run, as_json)
 

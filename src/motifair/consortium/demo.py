@@ -17,7 +17,7 @@ import numpy as np
 from motifair.consortium.agent_process import HANDLER, make_handler, settings_of, state_of
 from motifair.consortium.checkpoint import load_checkpoint
 from motifair.consortium.coordinator import Coordinator
-from motifair.consortium.operate import run_federation, status
+from motifair.consortium.operate import progress, run_federation
 from motifair.consortium.operator_folder import OPERATOR, SERVER, OperatorFolder
 from motifair.consortium.rounds import CHECKPOINT, RunDriver
 from motifair.consortium.store.ledger import open_ledger
@@ -26,7 +26,6 @@ from motifair.errors import MotifairError
 from motifair.extras import require
 from motifair.files import write_atomic
 from motifair.graphs.dataset import EMBEDDED, agent_names, load_dataset
-from motifair.graphs.graph_set import GraphSet
 from motifair.graphs.read import Schema
 from motifair.graphs.split import make_split
 from motifair.graphs.tu import write_tu
@@ -90,7 +89,7 @@ def demo(
     operator.provision()
     with running(operator, HANDLER, tell):
         tell("all members are connected; training")
-        run_federation(operator, RUN, watch=progress(operator, rounds, tell))
+        run_federation(operator, RUN, watch=progress(operator, RUN, tell))
     empty = empty_round(operator, rounds, tell) if measure else None
     with open_ledger(operator.ledger, write=False) as ledger:
         entries = tuple(ledger.entries(RUN))
@@ -114,7 +113,7 @@ def prepare(operator: OperatorFolder, agents: int, rounds: int) -> None:
     for k, name in enumerate(agent_names(agents)):
         own = np.sort(np.concatenate([shares.train[k], shares.test[k]]))
         write_tu(split.graphs.select(own), graphs_of(operator, name))
-    path = operator.write_terms("demo", agent_names(agents), _schema(split.graphs))
+    path = operator.write_terms("demo", agent_names(agents), Schema.of(split.graphs, "auto"))
     # Several local epochs, so that the model learns in few rounds.
     training = f"rounds = {rounds}\nlocal_epochs = 5"
     text = path.read_text().replace("rounds = 200", training)
@@ -144,19 +143,6 @@ def running(operator: OperatorFolder, handler: str, tell: Tell) -> Iterator[None
             stack.callback(end_engine, kit)
             start_site(kit, handler, settings, wait=120)
         yield
-
-
-def progress(operator: OperatorFolder, rounds: int, tell: Tell) -> Callable[[], None]:
-    """Return a callback that reports each new round."""
-    reported = [-1]
-
-    def watch() -> None:
-        now = status(operator, RUN).round
-        if now > reported[0]:
-            reported[0] = now
-            tell(f"round {now} of {rounds}")
-
-    return watch
 
 
 def in_one_process(operator: OperatorFolder) -> list[Entry]:
@@ -214,10 +200,6 @@ def _slowest(operator: OperatorFolder) -> float:
             if 0 < round <= operator.terms.config.rounds:
                 slowest[round] = max(seconds, slowest.get(round, 0.0))
     return statistics.median(slowest.values())
-
-
-def _schema(graphs: GraphSet) -> Schema:
-    return Schema.of(graphs, "auto")
 
 
 def _free_port() -> int:

@@ -46,6 +46,20 @@ def status(operator: OperatorFolder, run: str) -> RunStatus:
     return RunStatus(None if checkpoint is None else checkpoint.entry, finished)
 
 
+def progress(operator: OperatorFolder, run: str, tell: Callable[[str], None]) -> Callable[[], None]:
+    """Return a callback that reports each new round of a run."""
+    reported = -1
+
+    def watch() -> None:
+        nonlocal reported
+        now = status(operator, run).round
+        if now > reported:
+            reported = now
+            tell(f"round {now} of {operator.terms.config.rounds}")
+
+    return watch
+
+
 def run_federation(
     operator: OperatorFolder,
     run: str,
