@@ -13,7 +13,7 @@ from motifair.experiments.published import published
 from motifair.graphs.generated import TWITTER_LIKE
 from motifair.graphs.tu import locate
 from motifair.studies.drawing import LINES, TITLES, dots, legend_outside, name_rows, panels
-from motifair.studies.study import CONFIRMATION, Settings, Study, StudyResult, runs_folder
+from motifair.studies.study import CONFIRMATION, Settings, Study, StudyResult
 
 TWITTER = "TWITTER-Real-Graph-Partial"
 METHODS = ("self-train", "gcfl", "cgsv", "motifair")
@@ -28,11 +28,9 @@ ABOUT = {
 def run(settings: Settings) -> StudyResult:
     """Run the study."""
     datasets = settings.datasets or present(settings.data_dir)
-    planned = [
-        {m: settings.plan(d, seed=CONFIRMATION, splits=SPLITS, method=m) for m in METHODS}
-        for d in datasets
-    ]
-    compared = [settings.execute(runs_folder(p["motifair"]), p, "self-train") for p in planned]
+    compared = settings.compare(
+        datasets, METHODS, "self-train", lambda _: SPLITS, seed=CONFIRMATION
+    )
     table = pd.concat([scale_table(c) for c in compared], ignore_index=True)
     return StudyResult("Many graphs", {"scale": table}, {"scale": draw(table)}, notes(datasets))
 

@@ -87,6 +87,21 @@ class Settings:
             stop=self.stop,
         )
 
+    def compare(
+        self,
+        datasets: Sequence[str],
+        methods: Sequence[str],
+        baseline: str,
+        splits: Callable[[str], int],
+        **options: Any,
+    ) -> list[Comparison]:
+        """Run methods on each dataset; all plans are checked before the first run starts."""
+        planned = [
+            {m: self.plan(d, splits=splits(d), method=m, **options) for m in methods}
+            for d in datasets
+        ]
+        return [self.execute(runs_folder(p[baseline]), p, baseline) for p in planned]
+
 
 @dataclass(frozen=True)
 class StudyResult:

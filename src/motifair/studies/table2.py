@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,12 @@ from motifair.experiments.result import Result
 from motifair.experiments.tables import SIGNIFICANT
 from motifair.studies import drawing
 from motifair.studies.rows import PRINTED, comparison_rows, measured, split_rows
-from motifair.studies.study import CONFIRMATION, DATASETS, Settings, Study, StudyResult, runs_folder
+from motifair.studies.study import CONFIRMATION, DATASETS, Settings, Study, StudyResult
 
 METHODS = (
     "self-train", "fedavg", "fedavg-own", "fedavg-own-stretched", "fedprox", "fedsage", "gcfl",
     "gcfl+", "fedstar", "star-alone", "dw", "eu", "cffl", "cgsv", "motifair",
 )  # fmt: skip
-SPLITS = {"DD": 30}
-MOST_SPLITS = 100
 BASELINE, OURS = "fedavg", "motifair"
 SAME = {"fedprox": "fedavg"}  # with one local step the proximal term has no gradient
 NOT_WORSE = -0.02  # an accuracy lower by less than this counts as not lower
@@ -47,24 +44,14 @@ NOTES = (
 
 def run(settings: Settings) -> StudyResult:
     """Run Table 2 on the confirmation splits."""
-    compared = compare_methods(settings, SPLITS, MOST_SPLITS, seed=CONFIRMATION)
+    datasets = settings.datasets or DATASETS
+    compared = settings.compare(datasets, METHODS, BASELINE, splits, seed=CONFIRMATION)
     return describe("Table 2: all methods, clean data", compared, printed=True)
 
 
-def compare_methods(
-    settings: Settings, splits: Mapping[str, int], otherwise: int, *, seed: int, **options: Any
-) -> list[Comparison]:
-    """Run all methods on each dataset; all plans are checked before the first run starts."""
-    planned = [
-        {
-            method: settings.plan(
-                dataset, seed=seed, splits=splits.get(dataset, otherwise), method=method, **options
-            )
-            for method in METHODS
-        }
-        for dataset in settings.datasets or DATASETS
-    ]
-    return [settings.execute(runs_folder(p[BASELINE]), p, BASELINE) for p in planned]
+def splits(dataset: str) -> int:
+    """Return the number of splits."""
+    return 30 if dataset == "DD" else 100
 
 
 def describe(title: str, compared: list[Comparison], *, printed: bool) -> StudyResult:
@@ -73,7 +60,7 @@ def describe(title: str, compared: list[Comparison], *, printed: bool) -> StudyR
     if not printed:
         methods = methods.drop(columns=PRINTED)
     tables = {"methods": methods, "bar": bar_table(compared), "alone": alone_table(compared)}
-    figures = {_name(c): draw(c, methods, title) for c in compared}
+    figures = {dataset_name(c): draw(c, methods, title) for c in compared}
     return StudyResult(
         title,
         tables,
@@ -143,17 +130,24 @@ def alone_table(compared: list[Comparison]) -> pd.DataFrame:
 
 
 def draw(comparison: Comparison, methods: pd.DataFrame, title: str) -> Figure:
-    """Draw the mean and interval of each metric by method, with the paper's numbers."""
-    names = list(comparison.results)
+    """Draw all metrics of one dataset, with the fairness of training alone twice."""
     rows = methods[methods["dataset"] == comparison.first.config.dataset]
-    figure, axes = drawing.panels(len(COMPARED), width=10, height=1.4 + 0.3 * len(names))
+    height = 1.4 + 0.3 * len(comparison.results)
+    figure = draw_methods(rows, f"{title}: {_about(comparison)}", height)
+    _draw_retest(figure.axes[-1], comparison.first)
+    drawing.legend_outside(figure, *figure.axes)
+    return figure
+
+
+def draw_methods(rows: pd.DataFrame, title: str, height: float) -> Figure:
+    """Draw the mean and interval of each metric by method, with the paper's numbers."""
+    figure, axes = drawing.panels(len(COMPARED), width=10, height=height)
     for panel, metric in zip(axes, COMPARED, strict=True):
-        draw_metric(panel, rows[rows["metric"] == metric])
-    _draw_retest(axes[-1], comparison.first)
-    for panel in axes:
+        part = rows[rows["metric"] == metric]
+        draw_metric(panel, part)
+        names = part["method"].tolist()
         drawing.name_rows(panel, names if panel is axes[0] else [""] * len(names))
-    figure.suptitle(f"{title}: {_about(comparison)}", fontsize=9)
-    drawing.legend_outside(figure, *axes)
+    figure.suptitle(title, fontsize=9)
     return figure
 
 
@@ -183,7 +177,8 @@ def _draw_retest(panel: Any, result: Result) -> None:
     panel.axvline(result.fairness_bound, color=drawing.GREY, ls=":", lw=1.2, label="bound")
 
 
-def _name(comparison: Comparison) -> str:
+def dataset_name(comparison: Comparison) -> str:
+    """Return the name of a comparison's dataset, of a folder the last part."""
     return Path(comparison.first.config.dataset).stem
 
 
@@ -191,8 +186,8 @@ def _about(comparison: Comparison) -> str:
     first = comparison.first
     c = first.config
     return (
-        f"{_name(comparison)}, splits {c.seed} to {c.seed + c.splits - 1}, {c.rounds} rounds, "
-        f"{c.agents} agents; retest {first.mean['fairness_retest']:.3f}, bound "
+        f"{dataset_name(comparison)}, splits {c.seed} to {c.seed + c.splits - 1}, "
+        f"{c.rounds} rounds, {c.agents} agents; retest {first.mean['fairness_retest']:.3f}, bound "
         f"{first.fairness_bound:.3f}."
     )
 

@@ -11,14 +11,15 @@ from rich.console import Console
 
 from motifair.errors import MotifairError
 from motifair.experiments.plan import choose_device, make_plan
-from motifair.files import check_target, write_json
+from motifair.files import check_target, write_atomic, write_json
 from motifair.graphs.dataset import EMBEDDED
 from motifair.graphs.tu import locate
 from motifair.learning.process import training_process
+from motifair.report.static import picture
 from motifair.studies.bench.cpu import measure_cpu
 from motifair.studies.bench.cuda import measure_cuda
 from motifair.studies.bench.measure import environment
-from motifair.studies.bench.scale import measure_scale, save_scale
+from motifair.studies.bench.scale import draw_scale, measure_scale
 from motifair.table import Table
 
 SPLITS, REPEATS = 20, 12
@@ -80,7 +81,7 @@ def run_benchmark(
         if scale:
             results["scale"] = measure_scale()
     if scale:
-        save_scale(results["scale"], out.with_name("agents.png"))
+        write_atomic(out.with_name("agents.png"), picture(draw_scale(results["scale"]), "png"))
     write_json(out, results)
     return results
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -12,7 +10,6 @@ from matplotlib.figure import Figure
 from motifair.experiments.plan import make_plan, split_data
 from motifair.federation.members import prepare
 from motifair.federation.simulation import Simulation
-from motifair.files import write_atomic
 from motifair.graphs.dataset import EMBEDDED
 from motifair.studies.bench.measure import Work, in_turn, stepper
 
@@ -52,13 +49,6 @@ def draw_scale(scale: Sequence[Mapping[str, Any]]) -> Figure:
     axes.set(title="One round of the embedded dataset", xlabel="agents", ylabel="seconds")
     axes.legend(frameon=False)
     return figure
-
-
-def save_scale(scale: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Write the figure as PNG."""
-    buffer = io.BytesIO()
-    draw_scale(scale).savefig(buffer, format="png")
-    write_atomic(path, buffer.getvalue())
 
 
 def _round(agents: int, options: Mapping[str, Any]) -> Work:
