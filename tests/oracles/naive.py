@@ -194,15 +194,17 @@ def mixed_accuracy(
     models: Sequence[tuple[float, Tensor]], initial: Mapping[str, Tensor], graphs: Sequence[Data]
 ) -> float:
     """Fraction of the graphs classified correctly by sum_m share_m p_m(class | graph)."""
+    built = []
+    for share, weights in models:
+        model = build_model(initial, weights.dtype).eval()
+        assign(model.parameters(), weights)
+        built.append((share, model, weights.dtype))
     right = 0
     for graph in graphs:
         mixture = [0.0] * initial["readout.weight"].shape[0]
-        for share, weights in models:
-            model = build_model(initial, weights.dtype)
-            assign(model.parameters(), weights)
-            model.eval()
+        for share, model, dtype in built:
             with torch.no_grad():
-                log_probs, _ = model(collate([graph], weights.dtype))
+                log_probs, _ = model(collate([graph], dtype))
             for label, log_prob in enumerate(log_probs[0].tolist()):
                 mixture[label] += share * math.exp(log_prob)
         right += mixture.index(max(mixture)) == int(graph.y)
