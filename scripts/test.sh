@@ -5,11 +5,14 @@
 set -euo pipefail
 bin=${1:?usage: test.sh BIN JOBS}
 jobs=${2:?usage: test.sh BIN JOBS}
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+# Compile modules and kernels once; the processes below would all do so at the same time.
+"$bin/motifair" run --rounds 1 --agents 3 --set batch_size=8 --quiet --out "$scratch/run" >/dev/null
 
 "$bin/python" -m pytest -n "$jobs" --dist loadfile -m federation --durations=15 tests/consortium \
-  >"$log" 2>&1 &
+  >"$scratch/federations" 2>&1 &
 federation=$!
 status=0
 "$bin/python" -m pytest --cov --cov-fail-under=90 -n "$jobs" --dist worksteal -m quick -rs \
@@ -18,5 +21,5 @@ status=0
   --durations=15 || status=$?
 echo "Real federations:"
 wait "$federation" || status=$?
-cat "$log"
+cat "$scratch/federations"
 exit "$status"
