@@ -86,7 +86,10 @@ def small(words: list[str]) -> list[str]:
 def test_readme_up_to_the_federation_runs_without_extras(
     bare: Bare, data_dir: Path, mutag: GraphSet
 ) -> None:
-    (bare.folder / "data").symlink_to(data_dir)
+    (bare.folder / "data").mkdir()
+    for path in data_dir.iterdir():  # `doctor` reads every dataset there is
+        if path.stem in ("MUTAG", "PROTEINS"):
+            (bare.folder / "data" / path.name).symlink_to(path)
     for name, first in (("bank-a", 0), ("bank-b", 60), ("lab", 120)):
         write_tu(mutag.select(np.arange(first, first + 60)), bare.folder / name)
     first, *others = [small(words) for words in commands(SIMULATION)]
