@@ -10,7 +10,10 @@ import pytest
 
 import motifair
 from motifair.config import make_config
-from motifair.experiments.result import Result, SplitResult
+from motifair.experiments.compare import Comparison
+from motifair.experiments.result import Result
+from motifair.experiments.split_result import SplitResult
+from motifair.experiments.tables import comparison_table, metrics_table
 from motifair.federation.history import History
 
 NAMES = tuple(f"agent-{k}" for k in range(6))
@@ -70,6 +73,19 @@ def test_a_fairness_above_its_bound_is_called_uncertain() -> None:
     above = result.mean["fairness"] > result.fairness_bound
     assert above
     assert any("above its bound" in caveat for caveat in result.caveats)
+
+
+def test_a_comparison_says_whose_fairness_means_little_and_why() -> None:
+    sound, constant = made(), made(one_class=1.0)
+    assert Comparison({"fine": sound, "also": sound}, "fine").caveats == {}
+    both = Comparison({"fine": sound, "bad": constant}, "fine")
+    assert both.caveats == {"bad": constant.caveats}
+    assert both.to_json()["caveats"] == {"bad": list(constant.caveats)}
+    (_, caution) = metrics_table(both).notes
+    assert caution == f"Caution, fairness of bad: {constant.caveats[0]}"
+    coarse = made(test_graphs=(2,) * 6)
+    every = Comparison({"one": coarse, "two": coarse}, "one")
+    assert [n[:24] for n in comparison_table(every).notes[1:]] == ["Caution, fairness of all"]
 
 
 def test_a_run_with_two_test_graphs_an_agent_says_so() -> None:

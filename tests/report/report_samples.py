@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from motifair.config import make_config
-from motifair.experiments.result import Result, SplitResult
+from motifair.experiments.result import Result
 from motifair.experiments.simulated_ledger import entries_of
+from motifair.experiments.split_result import SplitResult
 from motifair.federation.history import COLUMNS, History
 from motifair.report.run_section import RunSection
 from motifair.report.source import SIMULATED, Source

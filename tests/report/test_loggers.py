@@ -22,8 +22,9 @@ from motifair.cli import main
 from motifair.cli.loggers import make_loggers
 from motifair.errors import MotifairError
 from motifair.experiments.plan import make_plan
-from motifair.experiments.result import Result, SplitResult
+from motifair.experiments.result import Result
 from motifair.experiments.run import execute
+from motifair.experiments.split_result import SplitResult
 from motifair.federation.callbacks import Callback, Pace
 from motifair.federation.history import History
 from motifair.federation.loop import Stopped

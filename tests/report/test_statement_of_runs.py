@@ -16,8 +16,8 @@ from report_samples import made_up_source
 
 import motifair
 from motifair.consortium.wire import Download
-from motifair.experiments.result import SplitResult
 from motifair.experiments.simulated_ledger import entries_of
+from motifair.experiments.split_result import SplitResult
 from motifair.mechanism.payoff import compensation, payoff
 from motifair.report.run_section import agents_table
 from motifair.report.source import SIMULATED, Source, read_simulation

@@ -13,7 +13,8 @@ from scipy import stats
 
 from motifair.config import make_config
 from motifair.experiments.compare import Comparison
-from motifair.experiments.result import Result, SplitResult
+from motifair.experiments.result import Result
+from motifair.experiments.split_result import SplitResult
 from motifair.federation.history import History
 from motifair.studies import datasets, perturbed, sweep, table2, tradeoff
 from motifair.studies.rows import comparison_rows

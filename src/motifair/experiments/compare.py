@@ -25,8 +25,8 @@ from motifair.methods import Method, all_methods, find_method, method_settings, 
 
 COMPARED = ("personalised_accuracy", "global_accuracy", "fairness")
 OTHER_MEASURES = (
-    "gain", "worst_gain", "worse_off", "rank_fairness", "payoff_gini", "payoff_jain",
-    "value_payoff", "contribution_payoff", "uploaded", "downloaded",
+    "gain", "worst_gain", "worse_off", "rationality", "rationality_retest", "rank_fairness",
+    "payoff_gini", "payoff_jain", "value_payoff", "contribution_payoff", "uploaded", "downloaded",
 )  # fmt: skip
 
 
@@ -70,6 +70,11 @@ class Comparison:
         ]
         return pd.DataFrame(rows).set_index("method")
 
+    @property
+    def caveats(self) -> dict[str, tuple[str, ...]]:
+        """Reasons why a method's fairness is unreliable, for the methods that have some."""
+        return {name: r.caveats for name, r in self.results.items() if r.caveats}
+
     def _repr_html_(self) -> str:
         from motifair.experiments.notebook import comparison_html
 
@@ -96,6 +101,7 @@ class Comparison:
             "baseline": self.baseline,
             "fairness_retest": self.first.mean["fairness_retest"],
             "fairness_bound": self.first.fairness_bound,
+            "caveats": {name: list(sentences) for name, sentences in self.caveats.items()},
             "comparison": self.to_frame().to_dict("records"),
             "measures": self.measures().reset_index().to_dict("records"),
         }

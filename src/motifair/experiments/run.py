@@ -19,7 +19,8 @@ from motifair.experiments.jobs import Finished, Progress, list_jobs, run_jobs
 from motifair.experiments.origin import KeepFinalState, Origin
 from motifair.experiments.plan import Given, Plan, join_settings, make_plan, write_config
 from motifair.experiments.progress import show_progress
-from motifair.experiments.result import Result, SplitResult, load_result
+from motifair.experiments.result import Result, load_result
+from motifair.experiments.split_result import SplitResult
 from motifair.federation.callbacks import Callback
 from motifair.files import file_errors, read_json
 from motifair.learning.process import training_process

@@ -6,7 +6,7 @@ import math
 
 from motifair.config import Config
 from motifair.errors import MotifairError
-from motifair.experiments.result import SplitResult
+from motifair.experiments.split_result import SplitResult
 from motifair.mechanism.payoff import SIZE_PAYOFFS
 from motifair.mechanism.settlement import to_pico
 from motifair.methods import make_method

@@ -15,7 +15,8 @@ from motifair.errors import MotifairError
 from motifair.experiments.jobs import ALONE, Progress
 from motifair.experiments.plan import Given, Plan, join_settings, make_plan
 from motifair.experiments.progress import show_progress
-from motifair.experiments.result import METRICS, Result
+from motifair.experiments.result import Result
+from motifair.experiments.split_result import METRICS
 from motifair.experiments.together import execute_together
 from motifair.federation.callbacks import Callback
 from motifair.files import file_errors, write_atomic, write_json

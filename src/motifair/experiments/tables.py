@@ -24,12 +24,17 @@ AGENT_COLUMNS = {
     "fed.": "accuracy", "gain": "gain",
 }  # fmt: skip
 SPLIT_COLUMNS = {
-    "accuracy": "personalised_accuracy", "alone": "alone_accuracy", "gain": "gain",
-    "worst": "worst_gain", "global": "global_accuracy", "fairness": "fairness",
-    "retest": "fairness_retest",
+    "accuracy": "personalised_accuracy", "gain": "gain",
+    "worst": "worst_gain", "rational": "rationality", "global": "global_accuracy",
+    "fairness": "fairness", "retest": "fairness_retest",
 }  # fmt: skip
-SWEEP_COLUMNS = {k: v for k, v in SPLIT_COLUMNS.items() if k not in ("alone", "retest")}
-GAINS = {"gain": "gain over training alone", "worst_gain": "the worst agent's gain"}
+SWEEP_COLUMNS = {k: v for k, v in SPLIT_COLUMNS.items() if k != "retest"}
+# Measures after the compared metrics: title of a section, and of a column.
+MEASURES = {
+    "gain": ("gain over training alone", "gain"),
+    "worst_gain": ("the worst agent's gain", "worst"),
+    "rationality": ("rationality", "rational"),
+}
 SIGNIFICANT = 0.05
 
 
@@ -85,15 +90,15 @@ def comparison_table(comparison: Comparison) -> Table:
     head = ["method"]
     for title in TITLES.values():
         head += [title, f"− {comparison.baseline}", "paper"]
-    head += ["gain", "worst"]
+    head += [title for _, title in MEASURES.values()]
     rows = []
     for method, result in comparison.results.items():
         row = [method]
         for metric in TITLES:
             compared = frame[(frame.method == method) & (frame.metric == metric)].iloc[0]
             row += metric_cells(compared, comparison.baseline)
-        rows.append([*row, *(number(result.mean[gain], sign=True) for gain in GAINS)])
-    return Table(head, rows, numbers=range(1, len(head)), notes=[note(comparison)])
+        rows.append([*row, *(measure_cell(result, measure) for measure in MEASURES)])
+    return Table(head, rows, numbers=range(1, len(head)), notes=notes(comparison))
 
 
 def metrics_table(comparison: Comparison) -> Table:
@@ -105,11 +110,18 @@ def metrics_table(comparison: Comparison) -> Table:
         for _, row in part[part["mean"].notna()].iterrows():
             mean, difference, paper = metric_cells(row, comparison.baseline)
             rows.append([f"  {row['method']}", mean, difference, f"{row['rank']:.1f}", paper])
-    for metric, title in GAINS.items():
+    for measure, (title, _) in MEASURES.items():
         rows.append([title])
         for method, result in comparison.results.items():
-            rows.append([f"  {method}", number(result.mean[metric], sign=True)])
-    return Table(head, rows, numbers=range(1, len(head)), notes=[note(comparison)])
+            rows.append([f"  {method}", measure_cell(result, measure)])
+    return Table(head, rows, numbers=range(1, len(head)), notes=notes(comparison))
+
+
+def measure_cell(result: Result, measure: str) -> str:
+    """Return mean ± half interval of a measure; all but the rationality have a sign."""
+    low, high = result.ci95[measure]
+    half = "" if pd.isna(low) else f" ± {(high - low) / 2:.3f}"
+    return number(result.mean[measure], sign=measure != "rationality") + half
 
 
 def metric_cells(row: pd.Series[Any], baseline: str) -> list[str]:
@@ -122,6 +134,20 @@ def metric_cells(row: pd.Series[Any], baseline: str) -> list[str]:
     return [mean, difference, number(row["published"])]
 
 
+def notes(comparison: Comparison) -> list[str]:
+    """Return how to read the figures, and why the fairness of some methods means little."""
+    methods: dict[str, list[str]] = {}
+    for method, caveats in comparison.caveats.items():
+        for sentence in caveats:
+            methods.setdefault(sentence, []).append(method)
+    every = len(comparison.results)
+    cautions = [
+        f"Caution, fairness of {'all' if len(names) == every else ', '.join(names)}: {sentence}"
+        for sentence, names in methods.items()
+    ]
+    return [note(comparison), *cautions]
+
+
 def note(comparison: Comparison) -> str:
     """Return how to read the figures of a comparison, and the bound of its fairness."""
     first = comparison.first
@@ -131,5 +157,7 @@ def note(comparison: Comparison) -> str:
         f"{config.rounds} rounds, {config.agents} agents. Mean ± half of the 95 % interval over "
         f"splits; paired difference to {comparison.baseline}, * where Wilcoxon's p < 0.05 after "
         f"Holm's correction. Fairness: retest {first.mean['fairness_retest']:.3f}, bound "
-        f"{first.fairness_bound:.3f}; gain over training alone: mean and worst agent."
+        f"{first.fairness_bound:.3f}; gain over training alone: mean and worst agent. Rationality: "
+        "share of agents not worse off than alone (training alone again: "
+        f"{first.mean['rationality_retest']:.3f})."
     )

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from motifair.evaluation.fairness import correlation_interval
-from motifair.experiments.result import Result, SplitResult
+from motifair.experiments.result import Result
+from motifair.experiments.split_result import SplitResult
 from motifair.report.charts import (
     Bars,
     Chart,

@@ -13,7 +13,8 @@ import numpy as np
 
 from motifair.config import OPTIONS, make_config
 from motifair.evaluation.fairness import LOSS
-from motifair.experiments.result import Result, known_mean
+from motifair.experiments.result import Result
+from motifair.experiments.split_result import known_mean
 from motifair.methods import component_options
 from motifair.report.charts import Chart, Missing
 from motifair.report.figures import Cast, run_figures
@@ -29,6 +30,7 @@ METRICS = {
     "fairness_retest": "retest",
     "gain": "gain over alone",
     "worst_gain": "worst agent's gain",
+    "rationality": "rationality",
 }
 
 
@@ -83,7 +85,9 @@ class RunSection:
     def facts(self) -> list[Fact]:
         """The main numbers."""
         result = self.source.result
-        measured = [] if result is None else [_fairness(result), _accuracy(result)]
+        measured = []
+        if result is not None:
+            measured = [_fairness(result), _accuracy(result), _rationality(result)]
         return [
             *measured,
             _rounds(self.timeline, self.source),
@@ -226,6 +230,15 @@ def _accuracy(result: Result) -> Fact:
         note += f" The server's model, on graphs that it held out: {of_server}."
     metric = "personalised_accuracy"
     return Fact("Accuracy", interval(mean[metric], *ends[metric]), note)
+
+
+def _rationality(result: Result) -> Fact:
+    mean, metric = result.mean, "rationality"
+    note = (
+        "Share of the agents whose accuracy is not below that alone, averaged over both trainings "
+        f"alone. Training alone again scores {number(mean['rationality_retest'])}."
+    )
+    return Fact("Rationality", interval(mean[metric], *result.ci95[metric]), note)
 
 
 def _rounds(timeline: Timeline, source: Source) -> Fact:

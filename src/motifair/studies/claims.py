@@ -13,7 +13,7 @@ import torch
 from motifair.evaluation.fairness import rank_fairness
 from motifair.experiments.compare import Comparison
 from motifair.experiments.plan import Plan, split_data
-from motifair.experiments.result import SplitResult
+from motifair.experiments.split_result import SplitResult
 from motifair.extras import require
 from motifair.federation.members import prepare
 from motifair.federation.state import load_state
