@@ -90,6 +90,7 @@ TEXTS: dict[str, tuple[str, Any]] = {
     "rounds": ("7", 7),
     "eval_every": ("1", 1),
     "contribution": ("true", True),
+    "incentives": ("true", True),
     "agents": ("5", 5),
     "scenario": ("twins", "twins"),
     "partition": ("dirichlet", "dirichlet"),

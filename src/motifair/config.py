@@ -84,6 +84,11 @@ class Config:
     contribution: bool = option(
         False, "measure at evaluations what each agent contributes to the server's model"
     )
+    incentives: bool = option(
+        False,
+        "train four more federations a split, in which one agent gives 0.75, 0.5, 0.25 or none of "
+        "its graphs, and measure what that does to its accuracy and pay",
+    )
     # Who holds what
     agents: int = option(10, "agents [N]", least=2)
     scenario: str = option(

@@ -77,6 +77,21 @@ def test_killed_at_random_moments_a_run_still_ends_bit_identical(
 
 
 @pytest.mark.kill
+def test_killed_while_an_agent_gives_less_a_run_still_ends_bit_identical(tmp_path: Path) -> None:
+    words = [*WORDS, "--set", "incentives=true", "--out"]
+    subprocess.run([*COMMAND, *words, str(tmp_path / "whole")], check=True, env=ENVIRONMENT)
+    broken = tmp_path / "broken"
+    process = start(*words, str(broken))
+    while process.poll() is None and not any((broken / "checkpoint").glob("*gives-050*")):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (broken / "summary.json").exists()
+    subprocess.run([*COMMAND, "resume", str(broken), "--quiet"], check=True, env=ENVIRONMENT)
+    assert finished(tmp_path / "whole") == finished(broken)
+
+
+@pytest.mark.kill
 def test_an_interrupt_saves_says_how_to_go_on_and_loses_nothing(
     whole: Path, tmp_path: Path
 ) -> None:

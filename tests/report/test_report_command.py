@@ -37,7 +37,8 @@ def report(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "mine"
-    motifair.run(out=folder, contribution=True, splits=2, **QUICK)  # type: ignore[arg-type]
+    measured = {"contribution": True, "incentives": True}
+    motifair.run(out=folder, splits=2, **measured, **QUICK)  # type: ignore[arg-type]
     return folder
 
 
@@ -68,7 +69,11 @@ def test_a_run_becomes_a_page_and_figures(report: Report, simulated: Path, tmp_p
     page, *figures = (Path(name) for name in json.loads(printed))
     assert page == simulated / "report.html"
     kinds = {suffix: {p.stem for p in figures if p.suffix == suffix} for suffix in (".svg", ".png")}
-    assert kinds[".svg"] == kinds[".png"] >= {"value", "payoff", "contribution", "motifs"}
+    assert (
+        kinds[".svg"]
+        == kinds[".png"]
+        >= {"value", "payoff", "contribution", "incentives", "motifs"}
+    )
     assert all(p.stat().st_size > 1000 for p in figures)
     text = page.read_text()
     for words in ("Fairness", "Retest", "bound", "split 1 of 2", "harmful", "Configuration"):
@@ -89,6 +94,7 @@ def test_a_folder_of_a_comparison_stands_for_its_runs(report: Report, tmp_path: 
     assert (tmp_path / "f" / "tradeoff.pdf").exists()
     assert (tmp_path / "f" / "self-train-value.svg").exists()
     assert "contribution=true" in text
+    assert "incentives=true" in text
 
 
 def test_runs_that_differ_are_compared_with_a_warning(

@@ -26,8 +26,8 @@ _TYPE_NAMES = {str: "a text in quotes", int: "a whole number", bool: "true or fa
 # Options for partitioning, repeating and measuring: members of a federation have their own graphs.
 SIMULATION_ONLY = frozenset(
     {
-        "dataset", "splits", "fixed_split", "contribution", "agents", "scenario", "partition",
-        "skew", "perturbation", "features", "budget", "eval_every",
+        "dataset", "splits", "fixed_split", "contribution", "incentives", "agents", "scenario",
+        "partition", "skew", "perturbation", "features", "budget", "eval_every",
     }
 )  # fmt: skip
 TERMS = "federation.toml"

@@ -2,10 +2,61 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike
 
 from motifair.evaluation.fairness import ROUNDING
+
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of its graphs that a member gives
+
+
+@dataclass(frozen=True)
+class Giving:
+    """What one member has at the end of a run, for each of `SHARES` that it gives.
+
+    Attributes:
+        agent: Number of the member.
+        accuracy: Its accuracy on its own test graphs.
+        payoff: Its total payoff.
+    """
+
+    agent: int
+    accuracy: tuple[float, ...]
+    payoff: tuple[float, ...]
+
+    @property
+    def pay(self) -> tuple[float, ...]:
+        """Total payoff over that for giving all; NaN unless that is positive."""
+        whole = self.payoff[-1]
+        return tuple(p / whole if whole > 0 else math.nan for p in self.payoff)
+
+    @property
+    def accuracy_slope(self) -> float:
+        """Rise of the accuracy from giving nothing to giving all, by a straight line."""
+        return slope(SHARES, self.accuracy)
+
+    @property
+    def pay_slope(self) -> float:
+        """Rise of the pay from giving nothing to giving all, by a straight line."""
+        return slope(SHARES, self.pay)
+
+    def free_rider_gain(self, alone: float, alone_again: float) -> float:
+        """Return the accuracy for giving nothing less the mean of two trainings alone."""
+        return self.accuracy[0] - (alone + alone_again) / 2
+
+
+def slope(x: ArrayLike, y: ArrayLike) -> float:
+    """Return the least-squares slope of y over x; NaN if a value of y is.
+
+    >>> slope([0.0, 0.5, 1.0], [1.0, 1.5, 2.0])
+    1.0
+    """
+    x, y = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    apart = x - x.mean()
+    return float(apart @ (y - y.mean()) / (apart @ apart))
 
 
 def rationality(alone: ArrayLike, alone_again: ArrayLike, federated: ArrayLike) -> float:

@@ -27,6 +27,7 @@ COMPARED = ("personalised_accuracy", "global_accuracy", "fairness")
 OTHER_MEASURES = (
     "gain", "worst_gain", "worse_off", "rationality", "rationality_retest", "rank_fairness",
     "payoff_gini", "payoff_jain", "value_payoff", "contribution_payoff", "uploaded", "downloaded",
+    "accuracy_slope", "pay_slope", "free_rider_gain",
 )  # fmt: skip
 
 

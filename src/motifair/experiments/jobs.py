@@ -1,16 +1,17 @@
 """The training jobs of a run, and how they are stacked on a GPU.
 
 On each split a run trains agents alone, alone again, and by the method, each with its own seed, so
-that compared trainings share no random numbers. Each of these is a job with its own checkpoint
-file and can be resumed independently of the others. On a CPU jobs run one after another; on a GPU
-as many at once as fit into its memory.
+that compared trainings share no random numbers; with the option `incentives` also by the method
+with one member that withholds graphs, for each of several shares that it gives. Each of these is a
+job with its own checkpoint file and can be resumed independently of the others. On a CPU jobs run
+one after another; on a GPU as many at once as fit into its memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,18 +20,20 @@ import numpy as np
 from motifair.config import Config
 from motifair.errors import MotifairError
 from motifair.experiments.packing import memory_needed, pack
-from motifair.experiments.plan import Plan, alone, split_data
+from motifair.experiments.plan import ALONE, Plan, alone, split_data
 from motifair.federation.callbacks import Callback, Checkpoint, Pace
 from motifair.federation.history import History
 from motifair.federation.loop import run_rounds
 from motifair.federation.members import Members, prepare
+from motifair.federation.offer import Offer, draw_member
 from motifair.federation.simulation import Simulation
 from motifair.federation.state import FederationState, load_history, load_state
+from motifair.federation.withholding import Withholding
 from motifair.graphs.split import Split
 from motifair.learning.randomness import derive_seed
 
-ALONE = ("alone", "alone-again")
-PARTS = (*ALONE, "method")
+# Parts in which one member withholds graphs, and the share that it gives.
+GIVES = {"gives-075": 0.75, "gives-050": 0.5, "gives-025": 0.25, "gives-000": 0.0}
 
 
 class Progress(Protocol):
@@ -66,6 +69,11 @@ class Finished:
     history: History
 
 
+def list_parts(config: Config) -> tuple[str, ...]:
+    """Return the parts of a run on each split, in their order."""
+    return (*ALONE, "method", *(GIVES if config.incentives else ()))
+
+
 def checkpoint_path(folder: Path, number: int, part: str) -> Path:
     """Return the checkpoint file of a job in the folder of a run."""
     return folder / "checkpoint" / f"split-{number:03d}-{part}.safetensors"
@@ -75,10 +83,11 @@ def list_jobs(plan: Plan, out: Path | None, baselines: Path | None) -> list[Job]
     """Return the jobs of a run, split by split."""
 
     def path(number: int, part: str) -> Path | None:
-        folder = out if part == "method" else baselines
+        folder = baselines if part in ALONE else out
         return None if folder is None else checkpoint_path(folder, number, part)
 
-    return [Job(k, part, path(k, part)) for k in range(plan.config.splits) for part in PARTS]
+    parts = list_parts(plan.config)
+    return [Job(k, part, path(k, part)) for k in range(plan.config.splits) for part in parts]
 
 
 def run_jobs(
@@ -128,7 +137,7 @@ def _groups(plan: Plan, jobs: Sequence[Job], splits: dict[int, Split]) -> Iterat
     """Yield stacks of jobs with the same method, rounds done and input width."""
     alike: dict[object, list[Job]] = {}
     for number, job in enumerate(jobs):
-        kind = "method" if job.part == "method" else "alone"
+        kind = "gives" if job.part in GIVES else "alone" if job.part in ALONE else "method"
         # On a CPU jobs keep their order, and none is loaded before its turn.
         alike.setdefault((kind, _done(plan, job)) if plan.memory else number, []).append(job)
     for group in alike.values():
@@ -155,7 +164,8 @@ def _run_group(
     method_callbacks: Sequence[Sequence[Callback]],
 ) -> list[History]:
     """Run jobs to their end, from their checkpoints if any; return their histories."""
-    simulation = Simulation(
+    kind = Simulation if group.members[0].given is None else Withholding
+    simulation = kind(
         group.config,
         group.members[0] if len(group.jobs) == 1 else group.members,
         device=plan.device,
@@ -230,7 +240,11 @@ def _finished(plan: Plan, job: Job) -> History | None:
 
 
 def _config(plan: Plan, job: Job) -> Config:
-    return plan.config if job.part == "method" else alone(plan.config)
+    if job.part in ALONE:
+        return alone(plan.config)
+    if job.part in GIVES:  # of which nothing but the end is read
+        return replace(plan.config, eval_every=plan.config.rounds, contribution=False)
+    return plan.config
 
 
 def _seed(plan: Plan, job: Job) -> int:
@@ -240,4 +254,7 @@ def _seed(plan: Plan, job: Job) -> int:
 def _members(plan: Plan, job: Job, split: Split) -> Members:
     seed = _seed(plan, job)
     training_seed = derive_seed(seed, job.part) if job.part in ALONE else seed
-    return prepare(_config(plan, job), split, seed=training_seed)
+    offer = None
+    if job.part in GIVES:
+        offer = Offer(draw_member(seed, len(split.names)), GIVES[job.part])
+    return prepare(_config(plan, job), split, seed=training_seed, offer=offer)

@@ -51,10 +51,12 @@ def memory_needed(config: Config, members: Members) -> int:
     and about as many are temporary; for prototypes, some of all nodes. Weights, moments, gradients
     and the tensors of the server.
     """
-    batch = sum(int(s.graphs.nodes[: config.batch_size].sum()) for s in members.train)
+    given = () if members.given is None else (members.given.shard,)
+    shards = (*members.train, *given)
+    batch = sum(int(s.graphs.nodes[: config.batch_size].sum()) for s in shards)
     rows_of_nodes = batch * (4 * config.layers + 8) + 6 * members.nodes
     activations = 4 * config.hidden * rows_of_nodes
     models = 2 if make_method(config).own_weight else 1
-    rows = 200 * len(members.train) * members.model.layout.size * models
-    graphs = 100 * sum(len(s.kind) + len(s.graphs.neighbour) for s in members.train)
+    rows = 200 * len(shards) * members.model.layout.size * models
+    graphs = 100 * sum(len(s.kind) + len(s.graphs.neighbour) for s in shards)
     return activations + rows + graphs

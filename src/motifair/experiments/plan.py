@@ -25,6 +25,7 @@ from motifair.methods import (
     refuse_unused,
 )
 
+ALONE = ("alone", "alone-again")  # parts of a run that train without a federation
 Given = str | Path | Objects | Config | None  # first argument of `run`, `compare` and `sweep`
 
 
@@ -56,7 +57,7 @@ class Plan:
 
     def about(self, seed: int, part: str) -> dict[str, Any]:
         """Return what must match to continue a part from a checkpoint, or to share it."""
-        config = self.config if part == "method" else alone(self.config)
+        config = alone(self.config) if part in ALONE else self.config
         device = self.device.type
         return {"config": config.digest(), "device": device, "seed": seed, "part": part}
 
@@ -234,6 +235,7 @@ def alone(config: Config) -> Config:
     Options of the mechanism are reset, so that all methods share one baseline.
     """
     usual = Config(profile="paper")
-    other = ("profile", "splits", "scenario")  # partition and perturbation say what a scenario is
+    # Partition and perturbation say what a scenario is.
+    other = ("profile", "splits", "scenario", "incentives")
     unread = {name: getattr(usual, name) for name in (*MECHANISM_OPTIONS, *other)}
     return replace(config, **{**unread, "method": "self-train", "eval_every": config.rounds})

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from motifair.experiments.jobs import PARTS
+from motifair.experiments.jobs import GIVES, list_parts
 from motifair.experiments.jobs import Progress as JobProgress
-from motifair.experiments.plan import Plan
+from motifair.experiments.plan import ALONE, Plan
 from motifair.federation.callbacks import Callback
 from motifair.federation.history import History
 from motifair.federation.state import FederationState
@@ -57,7 +57,7 @@ class RunProgress:
             _key(name, plan, split, part): plan.config.rounds
             for name, plan in plans.items()
             for split in range(plan.config.splits)
-            for part in PARTS
+            for part in list_parts(plan.config)
         }
         self.total = sum(rounds.values())
         self.counted: set[tuple[str, int, str]] = set()
@@ -103,13 +103,15 @@ class RunProgress:
         self.display.update(self.done, description, note, left)
 
     def _words(self, split: int, part: str) -> str:
-        what = self.name if part == "method" else WORDS[part]
+        what = WORDS.get(part, self.name)
+        if part in GIVES:
+            what += f", one agent gives {GIVES[part]:g}"
         return f"split {split + 1}/{self.plan.config.splits}, {what}"
 
 
 def _key(name: str, plan: Plan, split: int, part: str) -> tuple[str, int, str]:
     """Return a key for a part; trainings alone with the same configuration have the same key."""
-    return (name if part == "method" else plan.about(0, part)["config"]), split, part
+    return (plan.about(0, part)["config"] if part in ALONE else name), split, part
 
 
 class _Part(Callback):

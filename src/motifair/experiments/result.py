@@ -14,6 +14,7 @@ import pandas as pd
 from motifair.config import Config, make_config
 from motifair.errors import MotifairError
 from motifair.evaluation.fairness import fairness_bound
+from motifair.evaluation.incentives import Giving
 from motifair.evaluation.statistics import mean_interval
 from motifair.experiments.caveats import fairness_caveats
 from motifair.experiments.origin import Origin
@@ -26,6 +27,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from motifair.statements.statement import Statement
+
+
+# Lines of the summary with the option `incentives`.
+_GIVING = {
+    "accuracy_slope": ("accuracy slope", "one agent's, from giving no graph to giving all"),
+    "pay_slope": ("pay slope", "of the same agent, 1 being its pay for giving all"),
+    "free_rider_gain": ("free-rider gain", "its accuracy for giving nothing, over alone"),
+}
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,7 +53,7 @@ class Result:
     >>> import motifair
     >>> result = motifair.run(method="fedavg", agents=3, rounds=2, hidden=8, device="cpu")
     >>> sorted(result.mean)[:3]
-    ['alone_accuracy', 'contribution_payoff', 'downloaded']
+    ['accuracy_slope', 'alone_accuracy', 'contribution_payoff']
     >>> result.history.columns[:4].tolist()
     ['split', 'round', 'agent', 'value']
     """
@@ -155,6 +164,11 @@ class Result:
             f"  fairness               {cell('fairness')}   (retest "
             f"{mean['fairness_retest']:.3f}, bound {self.fairness_bound:.3f})"
             + (f"  undefined in {undefined} of {splits}" if undefined else ""),
+            *(
+                f"  {title:<21}  {cell(metric)}   ({how})"
+                for metric, (title, how) in _GIVING.items()
+                if c.incentives
+            ),
             *(f"  caution: {sentence}" for sentence in self.caveats),
         ]
         if self.inputs:
@@ -293,7 +307,7 @@ class Result:
 
 def _possible(metric: str, interval: tuple[float, float]) -> tuple[float, float]:
     """Clip an interval to the range of its metric."""
-    if metric in ("uploaded", "downloaded"):
+    if metric in ("uploaded", "downloaded", "accuracy_slope", "pay_slope"):
         return interval
     share = metric.endswith("accuracy") or metric.startswith(("rationality", "worse_off"))
     least = 0.0 if share else -1.0
@@ -369,4 +383,12 @@ def _read_split(
         alone_again=agents["alone_again"].to_numpy(dtype=float),
         alone_one_class=agents["alone_one_class"].to_numpy(dtype=float),
         history=history,
+        giving=_read_giving(summary.get("giving"), names),
     )
+
+
+def _read_giving(summary: Mapping[str, Any] | None, names: Sequence[str]) -> Giving | None:
+    if summary is None:
+        return None
+    agent = list(names).index(summary["agent"])
+    return Giving(agent, tuple(summary["accuracy"]), tuple(summary["payoff"]))

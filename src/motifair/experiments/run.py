@@ -15,13 +15,15 @@ import torch
 
 from motifair.config import Config
 from motifair.errors import MotifairError
-from motifair.experiments.jobs import Finished, Progress, list_jobs, run_jobs
+from motifair.evaluation.incentives import SHARES, Giving
+from motifair.experiments.jobs import GIVES, Finished, Progress, list_jobs, run_jobs
 from motifair.experiments.origin import KeepFinalState, Origin
 from motifair.experiments.plan import Given, Plan, join_settings, make_plan, write_config
 from motifair.experiments.progress import show_progress
 from motifair.experiments.result import Result, load_result
 from motifair.experiments.split_result import SplitResult
 from motifair.federation.callbacks import Callback
+from motifair.federation.offer import draw_member
 from motifair.files import file_errors, read_json
 from motifair.learning.process import training_process
 from motifair.methods import find_method
@@ -145,7 +147,7 @@ def _notify(result: Result, split_callbacks: Sequence[Sequence[Callback]]) -> No
 
 
 def _split_result(plan: Plan, number: int, jobs: dict[tuple[int, str], Finished]) -> SplitResult:
-    """Return the result of one split from its three jobs."""
+    """Return the result of one split from its jobs."""
     method, alone, again = (jobs[number, part] for part in ("method", "alone", "alone-again"))
     return SplitResult(
         seed=plan.config.seed + number,
@@ -157,6 +159,19 @@ def _split_result(plan: Plan, number: int, jobs: dict[tuple[int, str], Finished]
         alone_again=again.history.columns["accuracy"][-1],
         alone_one_class=alone.history.columns["one_class"][-1],
         history=method.history,
+        giving=_giving(plan, number, jobs) if plan.config.incentives else None,
+    )
+
+
+def _giving(plan: Plan, number: int, jobs: dict[tuple[int, str], Finished]) -> Giving:
+    """Return what the member of a split had for each share of its graphs that it gave."""
+    shares = {**{share: part for part, share in GIVES.items()}, 1.0: "method"}
+    histories = [jobs[number, shares[share]].history for share in SHARES]
+    agent = draw_member(plan.config.seed + number, len(histories[0].names))
+    return Giving(
+        agent=agent,
+        accuracy=tuple(float(h.columns["accuracy"][-1, agent]) for h in histories),
+        payoff=tuple(float(h.columns["payoff"][:, agent].sum()) for h in histories),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from motifair.evaluation.fairness import (
     rank_fairness,
     worse_off,
 )
-from motifair.evaluation.incentives import rationality, rationality_retest
+from motifair.evaluation.incentives import SHARES, Giving, rationality, rationality_retest
 from motifair.federation.history import History
 from motifair.mechanism.payoff import compensation_paid
 
@@ -25,6 +26,7 @@ METRICS = (
     "personalised_accuracy", "global_accuracy", "fairness", "gain", "worst_gain", "worse_off",
     "rationality", "rationality_retest", "alone_accuracy", "fairness_retest", "rank_fairness",
     "payoff_gini", "payoff_jain", "value_payoff", "contribution_payoff", "uploaded", "downloaded",
+    "accuracy_slope", "pay_slope", "free_rider_gain",
 )  # fmt: skip
 
 
@@ -46,6 +48,7 @@ class SplitResult:
     alone_again: np.ndarray
     alone_one_class: np.ndarray
     history: History
+    giving: Giving | None = None  # with the option `incentives`
 
     @property
     def accuracy(self) -> np.ndarray:
@@ -95,13 +98,36 @@ class SplitResult:
             ),
             "uploaded": float(self.history.columns["uploaded"].mean()),
             "downloaded": float(self.history.columns["downloaded"].mean()),
+            **self._incentives(),
+        }
+
+    def _incentives(self) -> dict[str, float]:
+        giving = self.giving
+        if giving is None:
+            return dict.fromkeys(("accuracy_slope", "pay_slope", "free_rider_gain"), math.nan)
+        alone = float(self.alone[giving.agent]), float(self.alone_again[giving.agent])
+        return {
+            "accuracy_slope": giving.accuracy_slope,
+            "pay_slope": giving.pay_slope,
+            "free_rider_gain": giving.free_rider_gain(*alone),
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Return the metrics, the interval of the fairness over agents, and the seed."""
+        """Return the metrics, the interval of the fairness over agents, and the seed.
+
+        With `incentives` also what the member that gave less had, for each share that it gave.
+        """
         metrics = self.metrics()
         interval = correlation_interval(metrics["fairness"], len(self.names))
-        return {"seed": self.seed, **metrics, "fairness_ci95": list(interval)}
+        summary = {"seed": self.seed, **metrics, "fairness_ci95": list(interval)}
+        if self.giving is not None:
+            summary["giving"] = {
+                "agent": self.names[self.giving.agent],
+                "share": list(SHARES),
+                "accuracy": list(self.giving.accuracy),
+                "payoff": list(self.giving.payoff),
+            }
+        return summary
 
     def agents_frame(self) -> pd.DataFrame:
         """Return one row for each agent: data, value, rewards, payoffs and accuracies.

@@ -12,8 +12,8 @@ import pandas as pd
 
 from motifair.config import Config
 from motifair.errors import MotifairError
-from motifair.experiments.jobs import ALONE, Progress
-from motifair.experiments.plan import Given, Plan, join_settings, make_plan
+from motifair.experiments.jobs import Progress
+from motifair.experiments.plan import ALONE, Given, Plan, join_settings, make_plan
 from motifair.experiments.progress import show_progress
 from motifair.experiments.result import Result
 from motifair.experiments.split_result import METRICS

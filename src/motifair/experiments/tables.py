@@ -35,6 +35,17 @@ MEASURES = {
     "worst_gain": ("the worst agent's gain", "worst"),
     "rationality": ("rationality", "rational"),
 }
+INCENTIVES = {  # with the option `incentives`
+    "accuracy_slope": ("accuracy slope", "accuracy slope"),
+    "pay_slope": ("pay slope", "pay slope"),
+    "free_rider_gain": ("free-rider gain", "free-rider gain"),
+}
+GIVING = (
+    "Slopes: rise of one agent's accuracy, and of its pay as a share of that for giving all its "
+    "graphs, from giving none to giving all, by a straight line over five shares; free-rider gain: "
+    "its accuracy for giving none less that alone. One agent a split, on its few test graphs: look "
+    "at the intervals."
+)
 SIGNIFICANT = 0.05
 
 
@@ -90,14 +101,15 @@ def comparison_table(comparison: Comparison) -> Table:
     head = ["method"]
     for title in TITLES.values():
         head += [title, f"− {comparison.baseline}", "paper"]
-    head += [title for _, title in MEASURES.values()]
+    measures = shown_measures(comparison)
+    head += [title for _, title in measures.values()]
     rows = []
     for method, result in comparison.results.items():
         row = [method]
         for metric in TITLES:
             compared = frame[(frame.method == method) & (frame.metric == metric)].iloc[0]
             row += metric_cells(compared, comparison.baseline)
-        rows.append([*row, *(measure_cell(result, measure) for measure in MEASURES)])
+        rows.append([*row, *(measure_cell(result, measure) for measure in measures)])
     return Table(head, rows, numbers=range(1, len(head)), notes=notes(comparison))
 
 
@@ -110,11 +122,17 @@ def metrics_table(comparison: Comparison) -> Table:
         for _, row in part[part["mean"].notna()].iterrows():
             mean, difference, paper = metric_cells(row, comparison.baseline)
             rows.append([f"  {row['method']}", mean, difference, f"{row['rank']:.1f}", paper])
-    for measure, (title, _) in MEASURES.items():
+    for measure, (title, _) in shown_measures(comparison).items():
         rows.append([title])
         for method, result in comparison.results.items():
             rows.append([f"  {method}", measure_cell(result, measure)])
     return Table(head, rows, numbers=range(1, len(head)), notes=notes(comparison))
+
+
+def shown_measures(comparison: Comparison) -> dict[str, tuple[str, str]]:
+    """Return the measures that were measured, with their titles."""
+    measured = any(r.config.incentives for r in comparison.results.values())
+    return {**MEASURES, **INCENTIVES} if measured else MEASURES
 
 
 def measure_cell(result: Result, measure: str) -> str:
@@ -145,7 +163,8 @@ def notes(comparison: Comparison) -> list[str]:
         f"Caution, fairness of {'all' if len(names) == every else ', '.join(names)}: {sentence}"
         for sentence, names in methods.items()
     ]
-    return [note(comparison), *cautions]
+    giving = [GIVING] if comparison.first.config.incentives else []
+    return [note(comparison), *giving, *cautions]
 
 
 def note(comparison: Comparison) -> str:

@@ -10,6 +10,7 @@ from scipy import sparse
 from motifair.config import Config
 from motifair.errors import MotifairError
 from motifair.federation.belief import GraphSummary, summarise
+from motifair.federation.offer import Offer, offered
 from motifair.graphs.batch import Shard, make_shard
 from motifair.graphs.cache import GraphCache
 from motifair.graphs.features import fit_features, motif_labels, resolve_features, structure_inputs
@@ -28,6 +29,21 @@ _MOTIFS: GraphCache[MotifCounts] = GraphCache()
 
 
 @dataclass(frozen=True)
+class Given:
+    """What a member gives that withholds some of its graphs.
+
+    Attributes:
+        agent: Its number.
+        graphs: How many graphs it gives.
+        shard: Those graphs; if there are none, all that it has, of which nothing is sent.
+    """
+
+    agent: int
+    graphs: int
+    shard: Shard
+
+
+@dataclass(frozen=True)
 class Members:
     """The members of a federation and their graphs, encoded for the model.
 
@@ -42,6 +58,7 @@ class Members:
         lent: The graphs lent to the server.
         index: Which agent owns which motif; None for methods without motifs.
         summaries: What each agent says of its graphs, for methods that believe only some of them.
+        given: What the member gives that withholds graphs; None if all give all.
     """
 
     split: Split
@@ -55,20 +72,34 @@ class Members:
     lent: Shard
     index: MotifIndex | None
     summaries: tuple[GraphSummary, ...] = ()
+    given: Given | None = None
 
     @property
     def nodes(self) -> int:
         """Nodes of all training graphs."""
         return sum(len(s.kind) for s in self.train)
 
+    @property
+    def graphs(self) -> list[int]:
+        """Numbers of training graphs that the server is told."""
+        counts = [len(s) for s in self.train]
+        if self.given is not None:
+            counts[self.given.agent] = self.given.graphs
+        return counts
 
-def prepare(config: Config, split: Split, *, seed: int) -> Members:
-    """Encode the graphs of a split for the configured method."""
+
+def prepare(config: Config, split: Split, *, seed: int, offer: Offer | None = None) -> Members:
+    """Encode the graphs of a split for the configured method.
+
+    With an `offer` one member gives only a part of its graphs: its updates, its motifs and what it
+    lends the server come from that part, while what stays with it is trained on all it has.
+    """
     method, graphs = make_method(config), split.graphs
-    train, lent = _lend(method, split, seed)
+    train, given, lent = _lend(method, split, seed, offer)
     features = fit_features(graphs, np.concatenate(train), config.features)
     model = method.model(features.width, graphs.classes, config.hidden, config.layers)
-    motifs = vocabularies(config, split, train) if method.uses_motifs else None
+    motifs = vocabularies(config, split, given, offer) if method.uses_motifs else None
+    incidences = None if motifs is None else [v.incidence for v in motifs]
 
     extra = None
     if model.structure:
@@ -84,6 +115,15 @@ def prepare(config: Config, split: Split, *, seed: int) -> Members:
             structure=None if extra is None else extra[nodes],
         )
 
+    gift = None
+    if offer is not None:
+        k = offer.agent
+        own = None if motifs is None else _contained(config, graphs, motifs[k].keys, train[k])
+        part = None if incidences is None else incidences[k]
+        sent = (given[k], part) if len(given[k]) else (train[k], own)
+        gift = Given(k, len(given[k]), shard(*sent))
+        if incidences is not None and own is not None:
+            incidences[k] = own
     return Members(
         split=split,
         seed=seed,
@@ -91,31 +131,51 @@ def prepare(config: Config, split: Split, *, seed: int) -> Members:
         numbers=tuple(train),
         lent_numbers=lent,
         train=tuple(
-            shard(t, None if motifs is None else motifs[k].incidence) for k, t in enumerate(train)
+            shard(t, None if incidences is None else incidences[k]) for k, t in enumerate(train)
         ),
         test=tuple(shard(t) for t in split.partition.test),
         global_test=shard(split.partition.global_test),
         lent=shard(lent),
         index=None if motifs is None else MotifIndex.of([v.keys for v in motifs]),
-        summaries=tuple(summarise(graphs.select(t)) for t in train) if method.believes else (),
+        summaries=tuple(summarise(graphs.select(g)) for g in given) if method.believes else (),
+        given=gift,
     )
 
 
-def vocabularies(config: Config, split: Split, train: list[np.ndarray]) -> list[Vocabulary]:
-    """Choose the motifs of each agent."""
-    graphs = split.graphs
+def vocabularies(
+    config: Config, split: Split, train: list[np.ndarray], offer: Offer | None = None
+) -> list[Vocabulary]:
+    """Choose the motifs of each agent; the member of an `offer` may have none in what it gives."""
+    kind, counted = _counted(config, split.graphs)
+
+    def choose(k: int, own: np.ndarray) -> Vocabulary:
+        if offer is not None and k == offer.agent and counted.counts[own].nnz == 0:
+            return Vocabulary((), sparse.csr_array((len(own), 0), dtype=np.float32))
+        return own_vocabulary(config, split.names[k], split.graphs, kind, own, counted)
+
+    return [choose(k, own) for k, own in enumerate(train)]
+
+
+def _counted(config: Config, graphs: GraphSet) -> tuple[str, MotifCounts]:
+    """Return what a node shows in a motif, and the motif counts of all graphs."""
     kind = resolve_features(graphs, config.features)
     labels = motif_labels(graphs, kind)
-    how = (kind, config.rings, config.max_ring)
     counted = _MOTIFS.get(
         graphs,
-        how,
+        (kind, config.rings, config.max_ring),
         lambda: count_motifs(graphs, labels, rings=config.rings, max_ring=config.max_ring),
     )
-    return [
-        own_vocabulary(config, name, graphs, kind, own, counted)
-        for name, own in zip(split.names, train, strict=True)
-    ]
+    return kind, counted
+
+
+def _contained(
+    config: Config, graphs: GraphSet, keys: tuple[str, ...], chosen: Ints
+) -> sparse.csr_array:
+    """Return which of the chosen graphs contain which of some motifs, `(graphs, motifs)`."""
+    _, counted = _counted(config, graphs)
+    place = {key: k for k, key in enumerate(counted.keys)}
+    columns = np.array([place[key] for key in keys], dtype=np.int64)
+    return sparse.csr_array((counted.counts[chosen][:, columns] > 0).astype(np.float32))
 
 
 def own_vocabulary(
@@ -138,15 +198,26 @@ def own_vocabulary(
     )
 
 
-def _lend(method: Method, split: Split, seed: int) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return what each agent trains on, and what agents lend the server for validation."""
-    train = list(split.partition.train)
-    if not method.validation:
-        return train, np.zeros(0, dtype=np.int64)
-    lent = []
-    for k, name in enumerate(split.names):
-        rng = np.random.default_rng(derive_seed(seed, f"validation/{name}"))
-        kept, held = holdout(split.graphs.target[train[k]], method.validation, rng)
-        lent.append(train[k][held])
-        train[k] = train[k][kept]
-    return train, np.concatenate(lent)
+def _lend(
+    method: Method, split: Split, seed: int, offer: Offer | None
+) -> tuple[list[np.ndarray], list[np.ndarray], np.ndarray]:
+    """Return what each agent trains on, what it gives, and what agents lend the server.
+
+    What is lent for validation comes from what is given, and nobody trains on it.
+    """
+    every = list(split.partition.train)
+    given = list(every)
+    if offer is not None:
+        given[offer.agent] = offered(split, offer, seed=seed)
+    lent = [np.zeros(0, dtype=np.int64)]
+    for k, name in enumerate(split.names if method.validation else ()):
+        if len(given[k]):
+            rng = np.random.default_rng(derive_seed(seed, f"validation/{name}"))
+            kept, held = holdout(split.graphs.target[given[k]], method.validation, rng)
+            lent.append(given[k][held])
+            given[k] = given[k][kept]
+    train, all_lent = list(given), np.concatenate(lent)
+    if offer is not None:
+        own = every[offer.agent]
+        train[offer.agent] = own[~np.isin(own, all_lent)]
+    return train, given, all_lent

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
 
@@ -24,6 +25,36 @@ class Uploads:
     prototypes: Tensor | None
     loss: Tensor
     agreement: Tensor
+
+    def with_rows(
+        self, rows: Tensor, *, update: Tensor | None = None, gradient: Tensor | None = None
+    ) -> Uploads:
+        """Return the uploads with another update or gradient in some rows; None leaves it.
+
+        Gradients that the method does not ask for are still not sent.
+        """
+        return replace(
+            self,
+            update=self.update if update is None else with_rows(self.update, rows, update),
+            gradient=(
+                self.gradient
+                if self.gradient is None or gradient is None
+                else with_rows(self.gradient, rows, gradient)
+            ),
+        )
+
+    def silent(self, rows: Tensor) -> Uploads:
+        """Return the uploads in which the agents in some rows send zeros."""
+        nothing = torch.zeros_like(self.update[rows])
+        norm = with_rows(self.gradient_norm, rows, nothing.new_zeros(len(rows)))
+        return replace(self.with_rows(rows, update=nothing, gradient=nothing), gradient_norm=norm)
+
+
+def with_rows(table: Tensor, rows: Tensor, new: Tensor) -> Tensor:
+    """Return a table with new rows in some places; the given one is left as it was."""
+    changed = table.clone()
+    changed[rows] = new.to(table.dtype)
+    return changed
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from motifair.federation.round import Round, run_round, send_all
 from motifair.federation.server import Record, Server, masked_blocks
 from motifair.federation.stacks import stack_states, unstack_state
 from motifair.federation.state import FederationState
-from motifair.graphs.batch import collate
+from motifair.graphs.batch import Shard, collate
 from motifair.learning.randomness import stream_keys
 from motifair.methods import make_method
 
@@ -61,7 +61,7 @@ class Simulation:
             torch.stack([layout.initial(s, dtype) for s in seeds]).to(device)
             for seeds in ([m.seed for m in self.members], self._own_seeds())
         )
-        self.agents = self._agents(threads, rows, dtype)
+        self.agents = self._all_agents(threads, rows, dtype)
         still = self.model.distinct_layers
         unseen = [m.global_test for m in self.members]
         self.global_test = collate(unseen, device, dtype, layers=still)
@@ -77,10 +77,14 @@ class Simulation:
             self.own_initial.repeat_interleave(count, dim=0),
         )
         shared = self.initial[:, self.agents.shared]
-        local = self.agents.prototypes(agents) if self.method.uses_prototypes else None
+        local = self.prototypes(agents) if self.method.uses_prototypes else None
         return FederationState(
             agents, self.server.start(shared[0] if self.single else shared, local)
         )
+
+    def prototypes(self, agents: AgentsState) -> Tensor:
+        """Return the local prototypes that agents send, `(M, H)`."""
+        return self.agents.prototypes(agents)
 
     @property
     def agents_each(self) -> int:
@@ -169,7 +173,7 @@ class Simulation:
         """End the workers."""
         self.agents.close()
 
-    def _agents(self, threads: int, rows: int | None, dtype: torch.dtype) -> Agents:
+    def _all_agents(self, threads: int, rows: int | None, dtype: torch.dtype) -> Agents:
         names = [m.split.names for m in self.members]
         seeds = [m.seed for m in self.members]
         keys, own_keys = (
@@ -177,6 +181,20 @@ class Simulation:
             for each in (seeds, self._own_seeds())
         )
         train = [s for m in self.members for s in m.train]
+        test = [s for m in self.members for s in m.test]
+        return self._agents(keys, own_keys, train, test, threads=threads, rows=rows, dtype=dtype)
+
+    def _agents(
+        self,
+        keys: Tensor,
+        own_keys: Tensor,
+        train: Sequence[Shard],
+        test: Sequence[Shard],
+        *,
+        threads: int,
+        rows: int | None,
+        dtype: torch.dtype,
+    ) -> Agents:
         if rows is None and self.device.type != "cpu":
             sizes = [len(s.kind) for s in train]
             stacks = similar_sizes(sizes, most=2**31, overhead=NODES_OF_A_LAUNCH)
@@ -187,7 +205,7 @@ class Simulation:
             keys,
             own_keys,
             train,
-            [s for m in self.members for s in m.test],
+            test,
             self.method,
             local_training(self.config, self.method, self.model, self.device),
             batch_size=self.config.batch_size,
@@ -203,7 +221,7 @@ class Simulation:
     def _server(self) -> Server:
         blocks = masked_blocks(self.method, self.model)
         seeds = torch.tensor([m.seed for m in self.members], device=self.device)
-        graphs = torch.tensor([[len(s) for s in m.train] for m in self.members], device=self.device)
+        graphs = torch.tensor([m.graphs for m in self.members], device=self.device)
         return Server(
             self.method,
             graphs[0] if self.single else graphs,

@@ -28,11 +28,14 @@ SERVER_TENSORS = tuple(f.name for f in fields(ServerState) if f.name not in ("ro
 class FederationState:
     """The agents' and the server's state after some rounds.
 
-    Randomness is keyed by seed, agent and round, so nothing else has to be remembered.
+    Randomness is keyed by seed, agent and round, so nothing else has to be remembered. `given` has
+    the optimiser's moments, one row for each federation, of the updates that a member makes from
+    a part of its graphs (`federation/withholding.py`); None if all members give all.
     """
 
     agents: AgentsState
     server: ServerState
+    given: Moments | None = None
 
     @property
     def round(self) -> int:
@@ -51,6 +54,8 @@ def save_state(
     tensors = {f"history.{c}": torch.from_numpy(v) for c, v in history.columns.items()}
     tensors["history.global_accuracy"] = torch.from_numpy(history.global_accuracy)
     tensors |= agent_tensors(state.agents, moments=not final)
+    if state.given is not None and not final:
+        tensors |= {f"given.{f.name}": getattr(state.given, f.name) for f in fields(Moments)}
     tensors |= {f"server.{name}": getattr(state.server, name) for name in SERVER_TENSORS}
     tensors |= {f"memory.{name}": tensor for name, tensor in state.server.memory.items()}
     metadata = {
@@ -112,7 +117,10 @@ def load_state(path: Path, device: torch.device) -> FederationState:
         },
         **{name: tensors[f"server.{name}"] for name in SERVER_TENSORS},
     )
-    return FederationState(read_agents(tensors), server)
+    given = None
+    if "given.first" in tensors:
+        given = Moments(**{f.name: tensors[f"given.{f.name}"] for f in fields(Moments)})
+    return FederationState(read_agents(tensors), server, given)
 
 
 def agent_tensors(

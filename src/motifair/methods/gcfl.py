@@ -109,7 +109,8 @@ class GCFL(Method):
         """Weigh by size within clusters, `(A, A)`."""
         cluster = seen.memory["cluster"]
         together = (cluster[:, None] == cluster[None]) * seen.graphs.double()
-        return together / together.sum(dim=1, keepdim=True)
+        # An agent that gives no graph may be alone in its cluster: its aggregate is 0.
+        return together / together.sum(dim=1, keepdim=True).clamp(min=1)
 
 
 class GCFLPlus(GCFL):

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from motifair.evaluation.fairness import correlation_interval
+from motifair.evaluation.incentives import SHARES
+from motifair.evaluation.statistics import mean_interval
 from motifair.experiments.result import Result
 from motifair.experiments.split_result import SplitResult
 from motifair.report.charts import (
@@ -109,7 +111,7 @@ def run_figures(source: Source, cast: Cast | None = None) -> list[Chart | Missin
     cast = cast or Cast.of(timeline(source))
     makers: list[Callable[[Source, Cast], Chart | Missing | None]] = [
         accuracy, loss, values, payoffs, compensations, received, presence,
-        gains, alone_and_together, fairness, contributions,
+        gains, alone_and_together, fairness, contributions, incentives,
     ]  # fmt: skip
     figures = [make(source, cast) for make in makers]
     return [figure for figure in figures if figure is not None]
@@ -401,6 +403,41 @@ def contributions(source: Source, cast: Cast) -> Chart | Missing:
         "",
         (HeatMap("contribution", x, z.T, -most, most, diverging=True, agents=agents),),
         rows=_rows(cast),
+    )
+
+
+def incentives(source: Source, cast: Cast) -> Chart | Missing:
+    """One agent's accuracy and pay against the share of its graphs that it gives."""
+    title = "What giving more brings"
+    result = source.result
+    if result is None:
+        return Missing(title, "only a simulation can train again with an agent that gives less.")
+    measured = [(s, s.giving) for s in result.splits if s.giving is not None]
+    if not measured:
+        return Missing(title, "it was not measured; run with --set incentives=true.")
+    tables = {
+        "accuracy": (np.array([g.accuracy for _, g in measured]), look(0), (0.0, 1.0)),
+        "pay": (np.array([g.pay for _, g in measured]), look(1), (-math.inf, math.inf)),
+    }
+    series: list[Curve | Dots] = []
+    for name, (table, style, possible) in tables.items():
+        mean, *span = np.array([mean_interval(column) for column in table.T.tolist()]).T
+        if not np.isnan(mean).all():
+            ends = np.clip(span, *possible)
+            series.append(curve(name, np.array(SHARES), mean, style, legend=False))
+            series.append(Dots(name, np.array(SHARES), mean, style, y_span=ends))
+    alone = [(s.alone[g.agent] + s.alone_again[g.agent]) / 2 for s, g in measured]
+    over = f", with 95 % intervals over {len(measured)} splits" if len(measured) > 1 else ""
+    return Chart(
+        "incentives",
+        title,
+        f"Accuracy and total pay of one agent of each split{over}; pay is a share of that for "
+        "giving all. Where the accuracy does not rise, giving more brings no better model; at 0, "
+        "what is above the line is what a free rider gains over training alone.",
+        "share of its graphs that it gives",
+        "accuracy, pay",
+        tuple(series),
+        (Reference("accuracy alone", float(np.mean(alone))),),
     )
 
 

@@ -88,6 +88,7 @@ class RunSection:
         measured = []
         if result is not None:
             measured = [_fairness(result), _accuracy(result), _rationality(result)]
+            measured += [_incentives(result)] if result.config.incentives else []
         return [
             *measured,
             _rounds(self.timeline, self.source),
@@ -239,6 +240,18 @@ def _rationality(result: Result) -> Fact:
         f"alone. Training alone again scores {number(mean['rationality_retest'])}."
     )
     return Fact("Rationality", interval(mean[metric], *result.ci95[metric]), note)
+
+
+def _incentives(result: Result) -> Fact:
+    mean, ends = result.mean, result.ci95
+    accuracy, pay, gain = (
+        interval(mean[m], *ends[m]) for m in ("accuracy_slope", "pay_slope", "free_rider_gain")
+    )
+    note = (
+        "Rise of one agent's accuracy from giving none of its graphs to giving all. Of its pay, as "
+        f"a share of that for giving all: {pay}. Its accuracy for giving none, over alone: {gain}."
+    )
+    return Fact("Slope of accuracy", accuracy, note)
 
 
 def _rounds(timeline: Timeline, source: Source) -> Fact:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-import torch
 from scipy import sparse
 from torch import Tensor
 
@@ -188,9 +187,8 @@ def honest_uploads(uploads: Uploads, context: AttackContext) -> Uploads:
 def scaled(uploads: Uploads, context: AttackContext, *, by: float) -> Uploads:
     """Multiply update and gradient by a factor."""
     gradient = uploads.gradient
-    sent = _sending(
-        uploads,
-        context,
+    sent = uploads.with_rows(
+        context.own,
         update=by * uploads.update[context.own],
         gradient=None if gradient is None else by * gradient[context.own],
     )
@@ -216,9 +214,8 @@ def copied_late(uploads: Uploads, context: AttackContext) -> Uploads:
 
 def _copied(uploads: Uploads, context: AttackContext, source: Uploads) -> Uploads:
     gradient = source.gradient
-    return _sending(
-        uploads,
-        context,
+    return uploads.with_rows(
+        context.own,
         update=source.update[context.other],
         gradient=None if gradient is None else gradient[context.other],
     )
@@ -229,17 +226,14 @@ def echoed(uploads: Uploads, context: AttackContext) -> Uploads:
     if context.previous is None:
         return uploads
     reward = context.previous.reward[context.own]
-    return _sending(uploads, context, update=reward, gradient=-reward)
+    return uploads.with_rows(context.own, update=reward, gradient=-reward)
 
 
 def silent(
     uploads: Uploads, context: AttackContext, *, when: Callable[[AttackContext], bool]
 ) -> Uploads:
     """Send zeros in the rounds chosen by `when`."""
-    if not when(context):
-        return uploads
-    nothing = torch.zeros_like(uploads.update[context.own])
-    return _sending(uploads, context, update=nothing, gradient=nothing)
+    return uploads.silent(context.own) if when(context) else uploads
 
 
 def always(context: AttackContext) -> bool:
@@ -265,13 +259,13 @@ def after_a_third(context: AttackContext) -> bool:
 def gradient_of_other(uploads: Uploads, context: AttackContext) -> Uploads:
     """Send the gradient of another agent with the own update."""
     assert uploads.gradient is not None
-    return _sending(uploads, context, gradient=uploads.gradient[context.other])
+    return uploads.with_rows(context.own, gradient=uploads.gradient[context.other])
 
 
 def gradient_negated(uploads: Uploads, context: AttackContext) -> Uploads:
     """Send the negated own gradient: vote against the agents with a similar one."""
     assert uploads.gradient is not None
-    return _sending(uploads, context, gradient=-uploads.gradient[context.own])
+    return uploads.with_rows(context.own, gradient=-uploads.gradient[context.own])
 
 
 def gradient_of_aggregate(uploads: Uploads, context: AttackContext, *, sign: float) -> Uploads:
@@ -281,34 +275,7 @@ def gradient_of_aggregate(uploads: Uploads, context: AttackContext, *, sign: flo
     """
     if context.previous is None:
         return uploads
-    return _sending(uploads, context, gradient=sign * context.previous.aggregate)
-
-
-def _sending(
-    uploads: Uploads,
-    context: AttackContext,
-    *,
-    update: Tensor | None = None,
-    gradient: Tensor | None = None,
-) -> Uploads:
-    """Replace the rows of the attackers in the uploads."""
-    return replace(
-        uploads,
-        update=_with_rows(uploads.update, context.own, update),
-        gradient=(
-            None
-            if uploads.gradient is None
-            else _with_rows(uploads.gradient, context.own, gradient)
-        ),
-    )
-
-
-def _with_rows(rows: Tensor, own: Tensor, new: Tensor | None) -> Tensor:
-    if new is None:
-        return rows
-    changed = rows.clone()
-    changed[own] = new.to(rows.dtype)
-    return changed
+    return uploads.with_rows(context.own, gradient=sign * context.previous.aggregate)
 
 
 # Absence
