@@ -175,8 +175,7 @@ def test_killed_among_the_further_trainings_a_run_ends_bit_identical(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: int
 ) -> None:
     monkeypatch.setattr(Pace, "SHARE", 1e9)  # a file in every round
-    plan, out = planned(memory=memory, eval_every=1), tmp_path / "run"
-    monkeypatch.setattr("motifair.federation.records.Records.due", property(lambda self: True))
+    plan, out = planned(memory=memory), tmp_path / "run"
     with pytest.raises(Killed):
         execute(plan, out, progress=Killing((0, "gives-050"), 3))
     job = next(j for j in list_jobs(plan, out, out) if (j.number, j.part) == (0, "gives-050"))

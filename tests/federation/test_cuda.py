@@ -9,9 +9,11 @@ from worlds import CPU, small_config, small_split
 from motifair.config import Config
 from motifair.federation.cuda_graph import Rounds
 from motifair.federation.members import Members, prepare
+from motifair.federation.offer import Offer
 from motifair.federation.server import Record
 from motifair.federation.simulation import Simulation
 from motifair.federation.state import FederationState
+from motifair.federation.withholding import Withholding
 from motifair.methods import METHODS
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -24,9 +26,14 @@ def members_of(config: Config) -> list[Members]:
 
 
 def run(
-    config: Config, members: Members | list[Members], *, record: bool, device: torch.device = CUDA
+    config: Config,
+    members: Members | list[Members],
+    *,
+    record: bool,
+    device: torch.device = CUDA,
+    kind: type[Simulation] = Simulation,
 ) -> tuple[FederationState, list[Record]]:
-    simulation = Simulation(config, members, device=device)
+    simulation = kind(config, members, device=device)
     take = Rounds(simulation) if record else simulation.round
     state, records = simulation.start(), []
     for _ in range(ROUNDS):
@@ -62,3 +69,17 @@ def test_a_stack_on_a_gpu_is_its_federations_on_a_cpu(method: str, options: dict
             assert (ours["value"][f] - theirs["value"]).abs().max() < 1e-4
             # A mask may take one of two components that are as good as equal.
             assert torch.allclose(ours["loss"][f], theirs["loss"], rtol=5e-3)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "motifair", "gcfl+"])
+def test_with_a_member_that_withholds_recorded_rounds_are_the_rounds_too(method: str) -> None:
+    config = small_config(method=method, rounds=ROUNDS, features="degree")
+    split = small_split(config)
+    members = [prepare(config, split, seed=5, offer=Offer(1, c)) for c in (0.0, 0.5)]
+    recorded, eager = (run(config, members, record=r, kind=Withholding) for r in (True, False))
+    assert torch.equal(recorded[0].agents.weights, eager[0].agents.weights)
+    for f, one in enumerate(members):
+        _, alone = run(config, one, record=False, device=CPU, kind=Withholding)
+        for ours, theirs in zip(recorded[1][:3], alone[:3], strict=True):
+            assert (ours["value"][f] - theirs["value"]).abs().max() < 1e-4
+            assert (ours["update_norm"][0, 1] == 0).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,13 @@ from motifair.federation.belief import GraphSummary, summarise
 from motifair.federation.offer import Offer, offered
 from motifair.graphs.batch import Shard, make_shard
 from motifair.graphs.cache import GraphCache
-from motifair.graphs.features import fit_features, motif_labels, resolve_features, structure_inputs
+from motifair.graphs.features import (
+    Features,
+    fit_features,
+    motif_labels,
+    resolve_features,
+    structure_inputs,
+)
 from motifair.graphs.graph_set import GraphSet, Ints, ranges
 from motifair.graphs.partition import holdout
 from motifair.graphs.split import Split
@@ -98,14 +105,43 @@ def prepare(config: Config, split: Split, *, seed: int, offer: Offer | None = No
     train, given, lent = _lend(method, split, seed, offer)
     features = fit_features(graphs, np.concatenate(train), config.features)
     model = method.model(features.width, graphs.classes, config.hidden, config.layers)
+    shard = _encoder(graphs, features, model)
     motifs = vocabularies(config, split, given, offer) if method.uses_motifs else None
-    incidences = None if motifs is None else [v.incidence for v in motifs]
+    contained: list[sparse.csr_array | None] = [None] * len(train)
+    if motifs is not None:
+        contained = [v.incidence for v in motifs]
+    gift = None
+    if offer is not None:
+        k, part = offer.agent, contained[offer.agent]
+        if motifs is not None:
+            contained[k] = _contained(config, graphs, motifs[k].keys, train[k])
+        sent = (given[k], part) if len(given[k]) else (train[k], contained[k])
+        gift = Given(k, len(given[k]), shard(*sent))
+    return Members(
+        split=split,
+        seed=seed,
+        model=model,
+        numbers=tuple(train),
+        lent_numbers=lent,
+        train=tuple(shard(t, c) for t, c in zip(train, contained, strict=True)),
+        test=tuple(shard(t, None) for t in split.partition.test),
+        global_test=shard(split.partition.global_test, None),
+        lent=shard(lent, None),
+        index=None if motifs is None else MotifIndex.of([v.keys for v in motifs]),
+        summaries=tuple(summarise(graphs.select(g)) for g in given) if method.believes else (),
+        given=gift,
+    )
 
+
+def _encoder(
+    graphs: GraphSet, features: Features, model: Model
+) -> Callable[[Ints, sparse.csr_array | None], Shard]:
+    """Return what encodes chosen graphs, with the motifs that they contain, for a model."""
     extra = None
     if model.structure:
         extra = _STRUCTURE.get(graphs, None, lambda: structure_inputs(graphs))
 
-    def shard(chosen: np.ndarray, motifs: sparse.csr_array | None = None) -> Shard:
+    def shard(chosen: Ints, motifs: sparse.csr_array | None) -> Shard:
         nodes = ranges(graphs.node_start[chosen], graphs.nodes[chosen])
         return make_shard(
             graphs.select(chosen),
@@ -115,31 +151,7 @@ def prepare(config: Config, split: Split, *, seed: int, offer: Offer | None = No
             structure=None if extra is None else extra[nodes],
         )
 
-    gift = None
-    if offer is not None:
-        k = offer.agent
-        own = None if motifs is None else _contained(config, graphs, motifs[k].keys, train[k])
-        part = None if incidences is None else incidences[k]
-        sent = (given[k], part) if len(given[k]) else (train[k], own)
-        gift = Given(k, len(given[k]), shard(*sent))
-        if incidences is not None and own is not None:
-            incidences[k] = own
-    return Members(
-        split=split,
-        seed=seed,
-        model=model,
-        numbers=tuple(train),
-        lent_numbers=lent,
-        train=tuple(
-            shard(t, None if incidences is None else incidences[k]) for k, t in enumerate(train)
-        ),
-        test=tuple(shard(t) for t in split.partition.test),
-        global_test=shard(split.partition.global_test),
-        lent=shard(lent),
-        index=None if motifs is None else MotifIndex.of([v.keys for v in motifs]),
-        summaries=tuple(summarise(graphs.select(g)) for g in given) if method.believes else (),
-        given=gift,
-    )
+    return shard
 
 
 def vocabularies(
