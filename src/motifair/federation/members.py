@@ -102,7 +102,8 @@ def prepare(config: Config, split: Split, *, seed: int, offer: Offer | None = No
     lends the server come from that part, while what stays with it is trained on all it has.
     """
     method, graphs = make_method(config), split.graphs
-    train, given, lent = _lend(method, split, seed, offer)
+    train, lent = _lend(method, split, seed, offer)
+    given = _given(split, train, seed, offer)
     features = fit_features(graphs, np.concatenate(train), config.features)
     model = method.model(features.width, graphs.classes, config.hidden, config.layers)
     shard = _encoder(graphs, features, model)
@@ -212,24 +213,29 @@ def own_vocabulary(
 
 def _lend(
     method: Method, split: Split, seed: int, offer: Offer | None
-) -> tuple[list[np.ndarray], list[np.ndarray], np.ndarray]:
-    """Return what each agent trains on, what it gives, and what agents lend the server.
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Return what each agent trains on, and what agents lend the server for validation.
 
-    What is lent for validation comes from what is given, and nobody trains on it.
+    A member lends of what it gives only.
     """
-    every = list(split.partition.train)
-    given = list(every)
-    if offer is not None:
-        given[offer.agent] = offered(split, offer, seed=seed)
+    train = list(split.partition.train)
     lent = [np.zeros(0, dtype=np.int64)]
+    source = _given(split, train, seed, offer)
     for k, name in enumerate(split.names if method.validation else ()):
-        if len(given[k]):
+        if len(source[k]):
             rng = np.random.default_rng(derive_seed(seed, f"validation/{name}"))
-            kept, held = holdout(split.graphs.target[given[k]], method.validation, rng)
-            lent.append(given[k][held])
-            given[k] = given[k][kept]
-    train, all_lent = list(given), np.concatenate(lent)
+            _, held = holdout(split.graphs.target[source[k]], method.validation, rng)
+            lent.append(source[k][held])
+            train[k] = train[k][~np.isin(train[k], lent[-1])]
+    return train, np.concatenate(lent)
+
+
+def _given(
+    split: Split, train: list[np.ndarray], seed: int, offer: Offer | None
+) -> list[np.ndarray]:
+    """Return which of its graphs each agent gives: all, but for the member of an offer."""
+    given = list(train)
     if offer is not None:
-        own = every[offer.agent]
-        train[offer.agent] = own[~np.isin(own, all_lent)]
-    return train, given, all_lent
+        own = train[offer.agent]
+        given[offer.agent] = own[np.isin(own, offered(split, offer, seed=seed))]
+    return given
