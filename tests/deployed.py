@@ -31,6 +31,10 @@ from motifair.statements.entry import Entry, Line
 from motifair.statements.signatures import public_text
 from motifair.statements.verification import signed_message
 
+BELIEVED = {
+    "alignment_against": "coverage", "alignment_rate": 1.0, "evidence": "sum",
+    "diversity_weight": 0.0, "size": "believed",
+}  # value by coverage, by the graphs that are believed  # fmt: skip
 NAMES = ("bank-a", "bank-b", "bank-c", "bank-d")
 SEEDS = {name: 100 + k for k, name in enumerate(NAMES)}
 
@@ -54,7 +58,9 @@ def schema() -> Schema:
 
 @cache
 def site_of(name: str, terms: FederationTerms) -> MemberAgent:
-    own = prepare_member_data(terms.config, terms.schema, name, graphs_of(name), SEEDS[name])
+    own = prepare_member_data(
+        terms.config, terms.schema, name, graphs_of(name), SEEDS[name], terms.fingerprint_key
+    )
     sign = signer(key_of(name))
     return MemberAgent(name, terms, own, Path("nowhere"), sign=sign, seed=SEEDS[name])
 

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 import torch
-from deployed import NAMES, SEEDS, World, graphs_of, terms_of
+from deployed import BELIEVED, NAMES, SEEDS, World, graphs_of, terms_of
 from worlds import CPU
 
 from motifair.consortium.coordinator import Coordinator
@@ -45,6 +45,9 @@ OPTIONS: dict[str, dict[str, object]] = {
     "motifair, the default profile": {"profile": "default"},
     "motifair, the paper's profile": {"profile": "paper"},
     "motifair, nothing of one's own": {"own_weight": 0.0},
+    "motifair, believed": BELIEVED,
+    "motifair, believed, mini-batches": {**BELIEVED, "batch_size": 7, "local_epochs": 2},
+    "motifair, coverage by claims": {**BELIEVED, "size": "claimed"},
     "motifair, by value": {"aggregation": "value", "alignment_against": "all", "evidence": "sum"},
 }
 FOLDERS = TemporaryDirectory()
@@ -129,6 +132,7 @@ def rows_of(simulation: Simulation, uploads: Uploads, round: int) -> list[Upload
                 gradient_norm=float(uploads.gradient_norm[k]),
                 prototypes=None if prototypes is None else prototypes[own].numpy(),
                 loss=float(uploads.loss[k]),
+                agreement=float(uploads.agreement[k]),
             )
         )
     return rows

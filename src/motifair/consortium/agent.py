@@ -154,12 +154,14 @@ class MemberAgent:
             raise MotifairError("this round was answered, and another answer would give more away")
 
     def _join(self, download: Download) -> tuple[Upload, AgentsState, Tensor]:
-        state = self._start()
+        state, summary = self._start(), self.data.summary
         upload = replace(
             self._blank(download),
             graphs=len(self.data.train),
             motifs=self.data.motifs,
             prototypes=self._prototypes(state),
+            fingerprints=None if summary is None else summary.fingerprints,
+            wiring=None if summary is None else summary.wiring,
         )
         return upload, state, state.weights[:, self.shared]
 
@@ -177,6 +179,7 @@ class MemberAgent:
             gradient_norm=float(sent.gradient_norm[0]),
             prototypes=None if sent.prototypes is None else sent.prototypes.numpy(),
             loss=float(sent.loss[0]),
+            agreement=float(sent.agreement[0]),
         )
         return upload, trained, before.weights[:, self.shared]
 

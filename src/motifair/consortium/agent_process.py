@@ -134,7 +134,8 @@ def _prepared(name: str, settings: dict[str, Any]) -> tuple[FederationTerms, Mem
     terms = _terms(name, Path(settings["kit"]))
     seed = _secret(Path(settings["state"]))
     graphs = read_graphs(Path(settings["graphs"]))
-    return terms, prepare_member_data(terms.config, terms.schema, name, graphs, seed), seed
+    key = terms.fingerprint_key
+    return terms, prepare_member_data(terms.config, terms.schema, name, graphs, seed, key), seed
 
 
 def _secret(state: Path) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 
@@ -14,11 +15,13 @@ from torch import Tensor
 
 from motifair.consortium.coordinator import JoinedMember, RunCheckpoint
 from motifair.errors import MotifairError
+from motifair.federation.belief import GraphSummary
 from motifair.federation.server import ServerState
 from motifair.files import write_atomic
 from motifair.statements.entry import Entry
 
-FORMAT = "motifair-position-1"
+FORMAT = "motifair-position-2"
+OLDER = ("motifair-position-1",)
 _STATE = tuple(f.name for f in fields(ServerState) if f.name != "memory")
 
 
@@ -29,9 +32,15 @@ def save_checkpoint(path: Path, checkpoint: RunCheckpoint) -> None:
     }
     for name, task in checkpoint.tasks.items():
         tensors[f"task.{name}"] = torch.from_numpy(np.frombuffer(task, np.uint8).copy())
+    roster = []
+    for j in checkpoint.roster:
+        roster.append({"name": j.name, "graphs": j.graphs, "motifs": j.motifs})
+        if j.summary is not None:
+            tensors[f"fingerprints.{j.name}"] = torch.from_numpy(j.summary.fingerprints)
+            tensors[f"wiring.{j.name}"] = torch.from_numpy(j.summary.wiring)
     about = {
         "format": FORMAT,
-        "roster": json.dumps([vars(j) for j in checkpoint.roster]),
+        "roster": json.dumps(roster),
         "entry": checkpoint.entry.to_json(),
     }
     write_atomic(path, lambda temporary: save_file(tensors, temporary, about))
@@ -47,10 +56,15 @@ def load_checkpoint(path: Path) -> RunCheckpoint | None:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise MotifairError(f"{path} is damaged; restore it from a backup.") from error
+    if about.get("format") in OLDER:
+        raise MotifairError(
+            f"{path} was written by an older version of motifair; finish the run with that "
+            "version, or start a new one."
+        )
     if about.get("format") != FORMAT:
         raise MotifairError(f"{path} is not a checkpoint of a run; use another folder.")
     roster = tuple(
-        JoinedMember(j["name"], j["graphs"], tuple(j["motifs"]))
+        JoinedMember(j["name"], j["graphs"], tuple(j["motifs"]), _summary(j["name"], tensors))
         for j in json.loads(about["roster"])
     )
     return RunCheckpoint(
@@ -59,3 +73,10 @@ def load_checkpoint(path: Path) -> RunCheckpoint | None:
         {j.name: tensors[f"task.{j.name}"].numpy().tobytes() for j in roster},
         Entry.from_json(about["entry"]),
     )
+
+
+def _summary(name: str, tensors: Mapping[str, Tensor]) -> GraphSummary | None:
+    if f"fingerprints.{name}" not in tensors:
+        return None
+    words, wiring = tensors[f"fingerprints.{name}"], tensors[f"wiring.{name}"]
+    return GraphSummary(words.numpy(), wiring.numpy())

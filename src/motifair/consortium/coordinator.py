@@ -7,9 +7,9 @@ any saved checkpoint.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 import torch
@@ -23,6 +23,8 @@ from motifair.consortium.privacy import longest
 from motifair.consortium.terms import FederationTerms
 from motifair.consortium.validation import Accepted, Shape, open_upload
 from motifair.consortium.wire import FINISH, JOIN, TRAIN, BadRecordError, Download, Upload
+from motifair.errors import MotifairError
+from motifair.federation.belief import GraphSummary, believed_graphs
 from motifair.federation.contract import check_round
 from motifair.federation.protocol import Downloads, Uploads
 from motifair.federation.round import serve_round
@@ -32,6 +34,7 @@ from motifair.mechanism.settlement import to_pico
 from motifair.mechanism.value import quantised
 from motifair.methods import make_method
 from motifair.motifs.vocabulary import MotifIndex
+from motifair.motifs.wiring import measure_count
 from motifair.statements.accounts import Accounts
 from motifair.statements.entry import AgreedTerms, Entry, Line, clean_reason
 
@@ -40,11 +43,22 @@ MOST_BYTES_TO_JOIN = 2**28
 
 @dataclass(frozen=True)
 class JoinedMember:
-    """A member: its name, number of training graphs, and motifs, as sent when it joined."""
+    """A member: its name, number of training graphs, motifs and, if the method believes only some
+    graphs, what it says of them, as sent when it joined.
+    """
 
     name: str
     graphs: int
     motifs: tuple[str, ...]
+    summary: GraphSummary | None = field(default=None, compare=False)  # arrays have no one truth
+
+    @classmethod
+    def of(cls, upload: Upload) -> Self:
+        """Return the member that joins with this upload."""
+        summary = None
+        if upload.fingerprints is not None and upload.wiring is not None:
+            summary = GraphSummary(upload.fingerprints, upload.wiring)
+        return cls(upload.agent, upload.graphs, upload.motifs, summary)
 
 
 @dataclass(frozen=True)
@@ -91,10 +105,7 @@ class Coordinator:
 
     def open(self, accepted: Mapping[str, Accepted], accounts: Accounts) -> RunCheckpoint:
         """Return the first checkpoint from the uploads with which all members joined."""
-        roster = tuple(
-            JoinedMember(name, accepted[name].upload.graphs, accepted[name].upload.motifs)
-            for name in self.terms.members
-        )
+        roster = tuple(JoinedMember.of(accepted[name].upload) for name in self.terms.members)
         server = self.server(roster)
         initial = self.model.layout.initial(self.terms.config.seed, torch.float32)
         local = None
@@ -118,7 +129,7 @@ class Coordinator:
         alone are dropped.
         """
         stayed = {j.name: j for j in checkpoint.roster if j.name in self.terms.members}
-        new = {n: JoinedMember(n, a.upload.graphs, a.upload.motifs) for n, a in accepted.items()}
+        new = {name: JoinedMember.of(a.upload) for name, a in accepted.items()}
         roster = tuple((stayed | new)[name] for name in self.terms.members)
         server = self.server(roster)
         state = checkpoint.server
@@ -255,7 +266,24 @@ class Coordinator:
             index,
             self.terms.config.hidden,
             torch.tensor(self.terms.config.seed),
+            believed=self._believed(roster),
         )
+
+    def _believed(self, roster: Sequence[JoinedMember]) -> Tensor | None:
+        """Return how many graphs of each member are believed, at most as many as `_sizes`.
+
+        Not at most `max_size_ratio` times the median of what is believed: members that are not
+        believed would lower what is believed of the others.
+        """
+        if not self.method.believes:
+            return None
+        summaries = [j.summary for j in roster if j.summary is not None]
+        if len(summaries) < len(roster):  # they joined under other terms
+            raise MotifairError(
+                "Members joined this run without fingerprints of their graphs, which size=believed "
+                'needs; set size = "claimed" in [training], or start a new run.'
+            )
+        return torch.minimum(torch.from_numpy(believed_graphs(summaries)), self._sizes(roster))
 
     def _sizes(self, roster: Sequence[JoinedMember]) -> Tensor:
         """Return the number of training graphs of each member, capped by the terms."""
@@ -392,12 +420,15 @@ class Coordinator:
         An agent that joins sends its motifs in the upload; else it has `motifs` of them.
         """
         if upload.task == FINISH:
-            return Shape(None, None, None)
+            return Shape()
         size = self.shared.stop - self.shared.start
         count = len(upload.motifs) if upload.task == JOIN else motifs
         prototypes = (count, self.terms.config.hidden) if self.method.uses_prototypes else None
         if upload.task == JOIN:
-            return Shape(None, None, prototypes)
+            if not self.method.believes:
+                return Shape(prototypes=prototypes)
+            measures = measure_count(labels=self.terms.schema.features == "label")
+            return Shape(prototypes=prototypes, fingerprints=upload.graphs, wiring=measures)
         return Shape(size, size if self.method.uses_gradients else None, prototypes)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from motifair.config import Config
 from motifair.errors import MotifairError
+from motifair.federation.belief import GraphSummary, summarise
 from motifair.federation.members import own_vocabulary
 from motifair.graphs.batch import Shard, make_shard
 from motifair.graphs.dataset import Dataset
@@ -24,8 +25,8 @@ from motifair.motifs.extract import count_motifs
 
 @dataclass(frozen=True)
 class MemberData:
-    """A member's encoded training and test graphs, the keys of its motifs, and what of its graphs
-    is used (`inputs`).
+    """A member's encoded training and test graphs, the keys of its motifs, what of its graphs is
+    used (`inputs`), and what it says of its training graphs if the method believes only some.
     """
 
     model: Model
@@ -33,12 +34,16 @@ class MemberData:
     test: Shard
     motifs: tuple[str, ...]
     inputs: Inputs
+    summary: GraphSummary | None
 
 
 def prepare_member_data(
-    config: Config, schema: Schema, name: str, graphs: GraphSet, seed: int
+    config: Config, schema: Schema, name: str, graphs: GraphSet, seed: int, key: int
 ) -> MemberData:
-    """Check graphs against the agreed schema, hold out test graphs, and encode both parts."""
+    """Check graphs against the agreed schema, hold out test graphs, and encode both parts.
+
+    `key` is that of the federation's fingerprints.
+    """
     graphs = conform(graphs, schema)
     method = make_method(config)
     features = schema_features(schema)
@@ -67,6 +72,7 @@ def prepare_member_data(
         shard(test, motifs=False),
         vocabulary.keys if vocabulary else (),
         describe_inputs(Dataset(graphs), schema.features, motifs=method.uses_motifs),
+        summarise(_as_read(graphs.select(train), schema), key) if method.believes else None,
     )
 
 
@@ -84,6 +90,17 @@ def member_holdout(config: Config, name: str, graphs: GraphSet, seed: int) -> tu
             "give it graphs of another class."
         )
     return train, test
+
+
+def _as_read(graphs: GraphSet, schema: Schema) -> GraphSet:
+    """Return graphs without labels and attributes that the model does not read: some members may
+    have them and others not, but their summaries must be comparable.
+    """
+    return replace(
+        graphs,
+        node_label=graphs.node_label if schema.features == "label" else None,
+        attribute=graphs.attribute if schema.features == "attributes" else None,
+    )
 
 
 def schema_features(schema: Schema) -> Features:

@@ -104,6 +104,13 @@ def check_privacy(privacy: Privacy, method: Method, size: int, max_norm: float) 
             "which [privacy] does not protect; use alignment_of=update and alignment_against=all, "
             "or remove [privacy]."
         )
+    if privacy.noisy and (method.believes or method.uses_agreement):
+        raise MotifairError(
+            "size=believed sends fingerprints and the wiring of graphs, and "
+            "alignment_against=coverage how well the model tells classes apart, all without noise; "
+            'set size = "claimed" and alignment_against = "others" in [training], or remove noise '
+            "from [privacy]."
+        )
     if privacy.clip_prototype and not sends:
         raise MotifairError(
             f"{name} sends no prototypes with these options; remove clip_prototype."

@@ -95,6 +95,16 @@ class FederationTerms:
         text = json.dumps(agreed, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
+    @property
+    def fingerprint_key(self) -> int:
+        """The key of fingerprints, with which those of other federations cannot be compared.
+
+        It depends on the federation's name and schema alone: other terms may change in a run, and
+        those who joined before and after must still be comparable.
+        """
+        about = json.dumps([self.name, self.schema.to_json()], sort_keys=True)
+        return int.from_bytes(hashlib.sha256(about.encode()).digest()[:8], "big")
+
     def for_ledger(self, keys: Mapping[str, str], operator: str = "") -> AgreedTerms:
         """Return the terms for the ledger, with the public keys of members and operator."""
         m = self.money

@@ -19,6 +19,7 @@ from motifair.statements.verification import signed_message
 
 MOST_GRAPHS = 10**9
 MOST_PROTOTYPE = 1e6
+MOST_SHARE = 1.001  # 1, up to rounding
 
 Verify = Callable[[str, bytes, bytes], bool]
 
@@ -34,13 +35,16 @@ class Accepted:
 
 @dataclass(frozen=True)
 class Shape:
-    """Expected shapes of the arrays of an upload: components of update and gradient, and (motifs,
-    hidden units) of prototypes; None for an array that must not be sent.
+    """Expected shapes of the arrays of an upload: components of update and gradient, (motifs,
+    hidden units) of prototypes, and numbers of fingerprints and of measures of the wiring; None for
+    an array that must not be sent.
     """
 
-    update: int | None
-    gradient: int | None
-    prototypes: tuple[int, int] | None
+    update: int | None = None
+    gradient: int | None = None
+    prototypes: tuple[int, int] | None = None
+    fingerprints: int | None = None
+    wiring: int | None = None
 
 
 def open_upload(
@@ -66,6 +70,8 @@ def open_upload(
         raise BadRecordError("the signature is not the agent's")
     if not np.isfinite([upload.gradient_norm, upload.loss, upload.accuracy]).all():
         raise BadRecordError("numbers that are not finite")
+    if abs(upload.agreement) > MOST_SHARE:  # NaN is no agreement, which is allowed
+        raise BadRecordError("an agreement that is not from -1 to 1")
     if list(upload.motifs) != sorted(set(upload.motifs)):
         raise BadRecordError("motifs that are not in order, once each")
     if not (task.task == JOIN) <= upload.graphs <= MOST_GRAPHS:
@@ -75,12 +81,8 @@ def open_upload(
 
 
 def _check_arrays(upload: Upload, shape: Shape, max_norm: float) -> None:
-    wanted = {
-        "update": None if shape.update is None else (shape.update,),
-        "gradient": None if shape.gradient is None else (shape.gradient,),
-        "prototypes": shape.prototypes,
-    }
-    for name, expected in wanted.items():
+    for name, wanted in vars(shape).items():
+        expected = (wanted,) if isinstance(wanted, int) else wanted
         array = getattr(upload, name)
         shape_sent = None if array is None else array.shape
         if shape_sent != expected:
@@ -89,9 +91,10 @@ def _check_arrays(upload: Upload, shape: Shape, max_norm: float) -> None:
             continue
         if not np.isfinite(array).all():
             raise BadRecordError(f"{name} with numbers that are not finite")
-        if name == "gradient":  # a steep loss is not the member's fault
-            continue
-        # The norm of a whole update, but of each prototype: one that overflows spoils the others.
-        most = MOST_PROTOTYPE if name == "prototypes" else max_norm
+        if name == "wiring" and np.abs(array).max(initial=0.0) > MOST_SHARE:
+            raise BadRecordError("wiring that is not from -1 to 1")
+        # A whole update, but each prototype: one that overflows spoils the others. Gradients may
+        # be of any length: a steep loss is not the member's fault.
+        most = {"update": max_norm, "prototypes": MOST_PROTOTYPE}.get(name, np.inf)
         if np.linalg.norm(array.astype(np.float64), axis=-1).max(initial=0.0) > most:
             raise BadRecordError(f"{name} longer than {most:g}")

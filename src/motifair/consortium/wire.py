@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Self
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-SCHEMA = 1
+SCHEMA = 2
 LARGEST_MODEL = 10**9  # parameters
 JOIN, TRAIN, FINISH = "join", "train", "finish"
 
@@ -53,8 +54,13 @@ class _Record:
     def decode(cls, content: bytes) -> Self:
         """Read a record; raise BadRecordError if it is invalid or of another version."""
         about, arrays = _opened(content)
-        if about.pop("schema", None) != SCHEMA or about.pop("kind", None) != cls.__name__:
-            raise BadRecordError(f"not a version {SCHEMA} {cls.__name__.lower()}")
+        if (version := about.pop("schema", None)) != SCHEMA:
+            raise BadRecordError(
+                f"version {version!r:.20} of the format instead of {SCHEMA}; the server and all "
+                "agents need the same version of motifair"
+            )
+        if about.pop("kind", None) != cls.__name__:
+            raise BadRecordError(f"not of the kind {cls.__name__.lower()}")
         plain = {f.name: _KINDS[str(f.type)] for f in fields(cls) if f.name not in cls.ARRAYS}
         if set(about) != set(plain):
             raise BadRecordError("other fields than expected")
@@ -134,10 +140,12 @@ class Download(_Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Upload(_Record):
-    """An agent's answer. On joining: its number of training graphs, and the keys of its motifs with
-    their prototypes under the initial model. After training: its update `(D,)`, its mean gradient
-    if the method uses it, the norm of the last gradient, prototypes `(k, H)`, and the loss. At the
-    end: its accuracy on its test graphs.
+    """An agent's answer. On joining: its number of training graphs, the keys of its motifs with
+    their prototypes under the initial model and, if the method believes only some graphs, a
+    fingerprint of each and how they are wired (`GraphSummary`). After training: its update `(D,)`,
+    its mean gradient if the method uses it, the norm of the last gradient, prototypes `(k, H)`, the
+    loss, and `agreement` if the method uses it, else NaN. At the end: its accuracy on its test
+    graphs.
     """
 
     graphs: int = 0
@@ -145,14 +153,19 @@ class Upload(_Record):
     gradient_norm: float = 0.0
     loss: float = 0.0
     accuracy: float = 0.0
+    agreement: float = math.nan
     update: Floats | None = None
     gradient: Floats | None = None
     prototypes: Floats | None = None
+    fingerprints: NDArray[np.uint64] | None = None
+    wiring: NDArray[np.float64] | None = None
 
     ARRAYS: ClassVar[Mapping[str, type]] = {
         "update": np.float32,
         "gradient": np.float32,
         "prototypes": np.float32,
+        "fingerprints": np.uint64,
+        "wiring": np.float64,
     }
 
 

@@ -6,14 +6,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+SMALLEST = 1e-30
+
 
 def size_weights(graphs: Tensor) -> Tensor:
-    """E1: a_i = |D_i| / |D|, `(..., A) -> (..., A)`.
+    """E1: a_i = |D_i| / |D|, `(..., A) -> (..., A)`; 0 for all where nobody's graphs count.
 
     >>> size_weights(torch.tensor([30, 10])).tolist()
     [0.75, 0.25]
     """
-    return graphs.double() / graphs.double().sum(dim=-1, keepdim=True)
+    graphs = graphs.double()
+    return graphs / graphs.sum(dim=-1, keepdim=True).clamp(min=SMALLEST)
 
 
 def value_weights(value: Tensor) -> Tensor:

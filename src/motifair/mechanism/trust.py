@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 ENOUGH = 0.7  # part of the second-best evidence that earns full trust
@@ -29,7 +30,7 @@ def trust(evidence: Tensor, least: float) -> Tensor:
     >>> trust(torch.tensor([4.0, 5.0, 0.5, -1.0]).double(), 0.1).round(decimals=2).tolist()
     [1.0, 1.0, 0.21, 0.0]
     """
-    scale = evidence.sort(dim=-1).values[..., -2:-1].clamp(min=0)
+    scale = _second(evidence)
     share = (evidence + least) / (ENOUGH * scale + least)
     return share.clamp(min=0, max=1).where(scale > 0, 1.0)
 
@@ -65,8 +66,7 @@ def agreement_trust(agreement: Tensor, graphs: Tensor) -> Tensor:
     `agreement` is `discrimination` of each agent; NaN, where there is one class only, counts as
     the second-best. So do agents with few graphs, in part.
     """
-    known = agreement.nan_to_num(nan=-torch.inf)
-    scale = known.sort(dim=-1).values[..., -2:-1].clamp(min=0)
+    scale = _second(agreement.nan_to_num(nan=-torch.inf))
     weight = graphs / (graphs + USUAL_GRAPHS)
     shrunk = scale + weight * (agreement.where(~agreement.isnan(), scale) - scale)
     return trust(shrunk, LEAST_AGREEMENT)
@@ -91,3 +91,9 @@ def distinct_graphs(fingerprints: Sequence[np.ndarray]) -> np.ndarray:
         part = (1 / held[rare]).sum() / copies[rare].sum() if rare.any() else 1.0
         counted.append(part * copies.sum())
     return np.array(counted)
+
+
+def _second(evidence: Tensor) -> Tensor:
+    """Return the second-largest evidence, 0 if nobody else has any, `(..., A) -> (..., 1)`."""
+    with_nobody = F.pad(evidence, (1, 0), value=-torch.inf)  # one agent may be alone in a round
+    return with_nobody.sort(dim=-1).values[..., -2:-1].clamp(min=0)

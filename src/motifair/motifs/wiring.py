@@ -15,7 +15,7 @@ from motifair.graphs.graph_set import Floats, GraphSet, Ints
 from motifair.graphs.perturb import randomise_edges
 
 MOST_GRAPHS = 300  # their means are exact enough
-DEGREES = 7
+RINGS, DEGREES = 4, 7
 PAIRS, LABELS = 64, 16  # buckets of hashed labels, so that members need not agree on a list
 SEED = 20_261_116
 
@@ -33,6 +33,11 @@ def wiring(graphs: GraphSet) -> Floats:
     size = np.sqrt(len(some) * (difference**2).sum(axis=0))
     consistency: Floats = difference.sum(axis=0) / np.maximum(size, 1e-12)
     return consistency
+
+
+def measure_count(*, labels: bool) -> int:
+    """Return the number K of measures, of graphs with or without node labels."""
+    return RINGS + DEGREES + 2 + (PAIRS + LABELS if labels else 0)
 
 
 def measures(graphs: GraphSet) -> Floats:
