@@ -370,6 +370,16 @@ IN_VAIN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {**PROTOTYPES, "delta": 1e-5},
         "Updates would be sent without noise .*; also set clip_update and noise_update",
     ),
+    "fingerprints with noise": (
+        UPDATES | {"size": "believed"},
+        {**NOISY, **PROTOTYPES},
+        "size=believed sends fingerprints .* without noise; set size = .claimed.",
+    ),
+    "agreement with noise": (
+        {"alignment_against": "coverage"},
+        {**NOISY, **PROTOTYPES},
+        "coverage how well .* without noise; .* alignment_against = .others.",
+    ),
     "longer than the server takes": (
         UPDATES,
         {**NOISY, **PROTOTYPES, "clip_update": 100.0},
@@ -402,6 +412,7 @@ def test_settings_that_are_in_force_pass() -> None:
     check(UPDATES, NOISY | PROTOTYPES)
     check(UPDATES, {"clip_update": 1.0})
     check({"alignment_against": "others"}, {"clip_update": 1.0})
+    check({"alignment_against": "coverage", "size": "believed"}, {"clip_update": 1.0})
     check(UPDATES | {"prototype_weight": 0}, NOISY)
     check({"method": "fedavg"}, NOISY)
     check_privacy(Privacy(), make_method(make_config({"alignment_of": "gradient"})), 9, 1.0)

@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 from deployed import (
+    BELIEVED,
     NAMES,
     Answer,
     World,
@@ -27,6 +28,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load, save
 
+from motifair.consortium.terms import FederationTerms
 from motifair.consortium.validation import Accepted
 from motifair.consortium.wire import Download, Upload, seal, unseal
 from motifair.errors import MotifairError
@@ -133,6 +135,12 @@ BAD: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "a loss that is NaN": (mine(loss=float("nan")), "numbers that are not finite"),
     "an infinite gradient norm": (mine(gradient_norm=float("inf")), "numbers that are not finite"),
+    "an infinite agreement": (mine(agreement=float("inf")), "an agreement that is not from -1"),
+    "an agreement below -1": (mine(agreement=-1.5), "an agreement that is not from -1 to 1"),
+    "fingerprints while training": (
+        mine(fingerprints=np.zeros(21, np.uint64)),
+        "fingerprints of shape (21,) instead of None",
+    ),
     "an update one too short": (update(lambda u: u[:-1]), "update of shape"),
     "an update as a table": (update(lambda u: u[None]), "update of shape"),
     "no update": (mine(update=None), "update of shape None"),
@@ -264,21 +272,28 @@ def test_an_update_exactly_as_long_as_allowed_is_accepted() -> None:
     assert isinstance(collected(update(exact)()), Accepted)
 
 
+@pytest.mark.parametrize("agreement", [float("nan"), -1.0, 1.0])
+def test_no_agreement_and_the_most_there_can_be_are_accepted(agreement: float) -> None:
+    assert isinstance(collected(mine(agreement=agreement)()), Accepted)
+
+
 # Joining
 
 
-def joining(**changes: object) -> Accepted | str:
-    world = honest_world()
-    task = world.tasks[ME, 0]
-    answer = sealed(replace(opened(joined_answer()), **changes))  # type: ignore[arg-type]
+def joining(believed: bool = False, **changes: object) -> Accepted | str:
+    """Join the honest world, or one in which graphs count as far as they are believed."""
+    terms = terms_of(rounds=3, **BELIEVED) if believed else honest_world().terms
+    world = World(Path("nowhere"), terms)
+    task = world.coordinator().invitations()[ME]
+    answer = sealed(replace(opened(joined_answer(terms)), **changes))  # type: ignore[arg-type]
     accepted, rejected = world.coordinator().collect({ME: task}, {ME: answer}, ())
     return accepted[ME] if ME in accepted else rejected[ME]
 
 
 @cache
-def joined_answer() -> bytes:
-    world = World(new_folder(), honest_world().terms)
-    return world.site(ME)(honest_world().tasks[ME, 0])
+def joined_answer(terms: FederationTerms) -> bytes:
+    world = World(new_folder(), terms)
+    return world.site(ME)(world.coordinator().invitations()[ME])
 
 
 def test_a_member_joins_with_its_motifs_and_their_prototypes() -> None:
@@ -307,6 +322,41 @@ def test_a_member_that_joins_wrongly_is_refused_with_the_reason(
     rejection = joining(**changes)
     assert isinstance(rejection, str)
     assert reason in rejection
+
+
+def test_a_member_joins_with_a_fingerprint_of_each_graph() -> None:
+    accepted = joining(believed=True)
+    assert isinstance(accepted, Accepted)
+    assert accepted.upload.fingerprints is not None
+    assert len(accepted.upload.fingerprints) == accepted.upload.graphs == 21
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"fingerprints": np.zeros(20, np.uint64)}, "fingerprints of shape (20,) instead of (21,)"),
+        ({"fingerprints": np.zeros((21, 1), np.uint64)}, "fingerprints of shape (21, 1)"),
+        ({"fingerprints": np.zeros(21, np.int64)}, "unexpected array fingerprints of type int64"),
+        ({"fingerprints": None}, "fingerprints of shape None"),
+        ({"graphs": 22}, "fingerprints of shape (21,) instead of (22,)"),
+        ({"wiring": None}, "wiring of shape None"),
+        ({"wiring": np.zeros(13)}, "wiring of shape (13,) instead of (93,)"),
+        ({"wiring": np.full(93, np.nan)}, "wiring with numbers that are not finite"),
+        ({"wiring": np.full(93, -1.1)}, "wiring that is not from -1 to 1"),
+    ],
+    ids=lambda given: next(iter(given)) if isinstance(given, dict) else given,
+)
+def test_a_member_that_says_wrong_things_of_its_graphs_is_refused_with_the_reason(
+    changes: dict[str, object], reason: str
+) -> None:
+    rejection = joining(believed=True, **changes)
+    assert isinstance(rejection, str)
+    assert reason in rejection
+
+
+def test_fingerprints_that_nobody_asked_for_are_refused() -> None:
+    rejection = joining(fingerprints=np.zeros(21, np.uint64))
+    assert rejection == "fingerprints of shape (21,) instead of None"
 
 
 def test_a_member_without_motifs_may_join_but_stays_the_least_diverse() -> None:
