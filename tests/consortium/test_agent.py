@@ -190,7 +190,7 @@ def test_an_answer_shows_no_secret_of_the_member() -> None:
         assert upload.agent == name
         assert set(vars(upload)) == {
             "run", "round", "agent", "task", "graphs", "motifs", "gradient_norm", "loss",
-            "accuracy", "update", "gradient", "prototypes",
+            "accuracy", "agreement", "update", "gradient", "prototypes", "fingerprints", "wiring",
         }  # fmt: skip
         assert all(other.encode() not in content for other in NAMES if other != name)
 
