@@ -27,7 +27,7 @@ def wiring(graphs: GraphSet) -> Floats:
     differ by chance. The copies have as many edges, and nodes with the same labels.
     """
     if len(graphs) == 0:
-        return np.zeros(4 + DEGREES + 2 + (graphs.node_label is not None) * (PAIRS + LABELS))
+        return np.zeros(measure_count(labels=graphs.node_label is not None))
     some = graphs.select(np.arange(len(graphs))[:: -(-len(graphs) // MOST_GRAPHS)])
     difference = measures(some) - measures(randomise_edges(some, some.node_label, SEED))
     size = np.sqrt(len(some) * (difference**2).sum(axis=0))
