@@ -28,7 +28,8 @@ class Trained:
         loss: Mean loss over the steps, `(R,)`.
         gradient: Mean gradient over the steps, `(R, D)`.
         last_gradient: Gradient of the last step, `(R, D)`.
-        agreement: Mean of `discrimination` over the steps, `(R,)`; NaN if it is not measured.
+        agreement: Mean of `discrimination` over the steps with two classes, `(R,)`; NaN without
+            any, or if it is not measured.
     """
 
     weights: Tensor
@@ -75,7 +76,7 @@ class LocalTraining:
         taken = torch.zeros(len(weights), dtype=torch.int64, device=weights.device)
         loss_sum: Tensor | int = 0
         gradient_sum: Tensor | int = 0
-        agreement = torch.full_like(weights[:, 0], 0.0 if self.agreement else torch.nan)
+        agreement = told_apart = torch.zeros_like(weights[:, 0])  # sum, and steps that are in it
         last = weights  # overwritten in the first step, in which every row has a batch
         for epoch in range(self.epochs):
             for batch, moving in loader.epoch(keys, epoch):
@@ -86,7 +87,9 @@ class LocalTraining:
                 loss = self._objective(forward)
                 if self.agreement:
                     told = discrimination(forward)
-                    agreement = agreement + torch.where(moving, told, 0.0)
+                    both = moving & ~told.isnan()
+                    agreement = agreement + told.where(both, 0.0)
+                    told_apart = told_apart + both
                 (gradient,) = torch.autograd.grad(loss.sum(), leaf)
                 adam_step_(weights, gradient, moments, moving, self.adam)
                 here = moving[:, None]
@@ -95,7 +98,7 @@ class LocalTraining:
                 last = torch.where(here, gradient, last)
                 taken = taken + moving  # each agent counts its own steps: they key its dropout
         mean = gradient_sum / taken[:, None]
-        return Trained(weights, moments, loss_sum / taken, mean, last, agreement / taken)
+        return Trained(weights, moments, loss_sum / taken, mean, last, agreement / told_apart)
 
     def _forward(
         self,
