@@ -29,8 +29,8 @@ from motifair.learning.randomness import derive_seed
 from motifair.studies.intervals import CORRELATION, with_interval
 from motifair.studies.study import Settings, Study, StudyResult
 from motifair.studies.values.coalitions import Coalitions
-from motifair.studies.values.figures import pay_against_truth
-from motifair.studies.values.measures import measured
+from motifair.studies.values.figures import SHOWN, nearness, pay_against_truth
+from motifair.studies.values.measures import RELIABILITY, measured
 from motifair.studies.values.observation import Observation
 from motifair.studies.values.truth import Array
 from motifair.studies.values.valuations import VALUATIONS, Facts
@@ -49,6 +49,8 @@ SPLITS = {"DD": 3}
 TRAINED = {"agents": 6, "learning_rate": 0.002, "batch_size": 100_000}
 ROUNDS = 100
 HELD = 0.2
+KEYS = ["dataset", "valuation", "scenario"]
+BY_DATASET = (RELIABILITY, "pay of motifair", "pay of motifair 0.1", "size", "retrained, Shapley")
 # Payoffs of whole methods, beside valuations of a run of federated averaging.
 EARLIER: Mapping[str, Any] = {
     "rings": "chordless", "max_ring": 4, "chance": True, "vocabulary_fraction": 1.0,
@@ -76,21 +78,38 @@ def run(settings: Settings) -> StudyResult:
             made, games = scenario_rows(settings, dataset, scenario, splits)
             rows.append(made)
             utilities.append(games)
-    table = pd.concat(rows, ignore_index=True)
+    return describe(pd.concat(rows, ignore_index=True), pd.concat(utilities, ignore_index=True))
+
+
+def describe(table: pd.DataFrame, utilities: pd.DataFrame) -> StudyResult:
+    """Return the result of the study from its rows."""
+    each = table.drop_duplicates(["dataset", "scenario", "split", "valuation"])
+    columns = ["dataset", "scenario", "split", "valuation", "rank", "l1", "spread", "largest_most"]
+    rows = summary(each)
     return StudyResult(
         title="Who contributes is who is paid: valuations against the truth by retraining",
-        tables={"ranks": ranks(table), "summary": summary(table)},
-        figures={"pay": pay_against_truth(table)},
+        tables={
+            "summary": rows,
+            "scenarios": ranks(each, ["valuation", "scenario"]),
+            "datasets": ranks(each[each["valuation"].isin(BY_DATASET)], KEYS),
+        },
+        figures={"nearness": nearness(rows), "pay": pay_against_truth(table)},
         notes=NOTES,
-        raw={"agents": table, "utilities": pd.concat(utilities, ignore_index=True)},
-        across={"ranks": "scenario"},
+        raw={
+            "splits": each[columns],
+            "agents": table[table["valuation"].isin(SHOWN)].drop(columns=columns[4:]),
+            "utilities": utilities,
+        },
+        across={"scenarios": "scenario", "datasets": "scenario"},
     )
 
 
 NOTES = (
     "Truth is the Shapley value of −(mean cross-entropy) of federated averaging retrained in every "
     "coalition, on clean test graphs of nobody; mean of two trainings, whose rank correlation is "
-    "the reliability. `ranks` has rank correlations with it, means over splits.",
+    "the reliability. Rank correlations with it are means over splits, with their 95 % intervals.",
+    "Valuations look at one run of federated averaging with other random numbers, and at a fifth "
+    "of the training graphs that agents hold back; payoffs are those of whole methods.",
 )
 
 
@@ -213,34 +232,35 @@ def _hold_back(split: Split, members: Members, seed: int) -> Iterator[tuple[Ints
         yield own[np.isin(number, kept)], distinct[held]
 
 
-def ranks(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rank correlation with truth by dataset, scenario and valuation."""
-    keys = ["dataset", "scenario", "valuation"]
-    rows = []
-    for key, part in table.groupby(keys, sort=False):
-        each = part.drop_duplicates("split")
-        mean = with_interval("rank", each["rank"], CORRELATION)
-        rows.append({**dict(zip(keys, key, strict=True)), **mean})
-    return pd.DataFrame(rows)
+def ranks(each: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """Return the rank correlation with truth, its mean over splits, by some keys."""
+    return pd.DataFrame(
+        {
+            **dict(zip(keys, key, strict=True)),
+            **with_interval("rank", part["rank"], CORRELATION),
+        }
+        for key, part in each.groupby(keys, sort=False)
+    )
 
 
-def summary(table: pd.DataFrame) -> pd.DataFrame:
-    """Return for each valuation means over scenarios and datasets, the worst of them, and more."""
-    each = table.drop_duplicates(["dataset", "scenario", "split", "valuation"])
+def summary(each: pd.DataFrame) -> pd.DataFrame:
+    """Return a row for each valuation.
+
+    The mean rank correlation, the mean in the worst dataset and scenario, in how many it is
+    negative, the distance of shares from the truth, and how they spread where all agents are alike.
+    """
     rows = []
     for name, part in each.groupby("valuation", sort=False):
         cells = part.groupby(["dataset", "scenario"])["rank"].mean()
-        alike = part[part["scenario"] == "iid"]
-        sizes = part[part["scenario"] == "sizes"]
         rows.append(
             {
                 "valuation": name,
                 **with_interval("rank", part["rank"], CORRELATION),
                 "worst": float(cells.min()),
-                "negative": int((cells < 0).sum()),
+                "negative": f"{(cells < 0).sum()} of {len(cells)}",
                 "L1": float(part["l1"].mean()),
-                "spread (iid)": float(alike["spread"].mean()),
-                "largest paid most": float(sizes["largest_most"].mean()),
+                "spread (iid)": float(part[part["scenario"] == "iid"]["spread"].mean()),
+                "largest has most": float(part[part["scenario"] == "sizes"]["largest_most"].mean()),
             }
         )
     return pd.DataFrame(rows)
