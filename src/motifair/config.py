@@ -242,6 +242,12 @@ class Config:
         "(`layer`)",
         choices=("global", "layer"),
     )
+    mask_by: str = option(
+        "components",
+        "what an agent's share q of the update is: of its `components`, the largest first, or of "
+        "its `length`",
+        choices=("components", "length"),
+    )
     retention: float = option(0.0, "share of its own step an agent keeps [κ]", least=0, most=1)
     reward_step: float = option(1.0, "step along the reward [s]", above=0)
     own_weight: float = option(

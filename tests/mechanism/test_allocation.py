@@ -175,3 +175,29 @@ def test_a_block_too_small_for_the_ratio_gives_nothing() -> None:
     reward, kept = sparsify(update, torch.tensor([0.5]), [1, 1, 4])
     assert reward.tolist() == [[0.0, 0.0, 0.0, 3.0, 0.0, 4.0]]
     assert kept.tolist() == [2]
+
+
+@given(st.integers(0, 2**31), st.lists(st.floats(0, 1), min_size=1, max_size=6))
+def test_a_mask_by_length_is_the_shortest_that_is_long_enough(
+    seed: int, shares: list[float]
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    size = 23
+    # Lengths of very different components, as in updates of networks.
+    update = torch.randn(2, size, generator=generator, dtype=torch.float64)
+    update = update * torch.rand(size, generator=generator, dtype=torch.float64) ** 4
+    ratio = torch.tensor([shares, shares[::-1]], dtype=torch.float64)
+    reward, kept = sparsify(update, ratio, [size], by_length=True)
+    assert torch.equal(kept, (reward != 0).sum(dim=-1))
+    for f in range(2):
+        ordered = update[f].abs().sort(descending=True).values
+        for a, q in enumerate(ratio[f].tolist()):
+            count = int(kept[f, a])
+            if q == 0:
+                assert count == 0
+                continue
+            largest = reward[f, a].abs().sort(descending=True).values[:count]
+            assert torch.equal(largest, ordered[:count])
+            whole = float(update[f].norm())
+            assert float(reward[f, a].norm()) >= q * whole * (1 - 1e-9)
+            assert float(ordered[: count - 1].norm()) <= q * whole * (1 + 1e-9) or q == 1

@@ -158,7 +158,9 @@ def _allocate(
     if update.dim() == seen.updates.dim():
         return update, torch.full_like(seen.value, update.shape[-1])
     ratio = shaped(method, "ratio", method.ratio(seen, value), tuple(seen.graphs.shape))
-    reward, kept = sparsify(update, ratio, blocks, up=method.mask_up)
+    reward, kept = sparsify(
+        update, ratio, blocks, up=method.mask_up, by_length=method.mask_by_length
+    )
     reward = method.adjust(seen, value, reward)
     return reward, kept.double().where(ratio.isfinite(), torch.nan)
 

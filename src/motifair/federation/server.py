@@ -161,7 +161,8 @@ class Server:
         seen = self.see(state, Uploads(nothing, nothing, none, None, none, none))
         ratio = self.method.ratio(seen, state.value)
         learnt = state.weights - initial
-        return initial + sparsify(learnt, ratio, self.blocks, up=self.method.mask_up)[0]
+        how = {"up": self.method.mask_up, "by_length": self.method.mask_by_length}
+        return initial + sparsify(learnt, ratio, self.blocks, **how)[0]
 
     def traffic(self, uploads: Uploads, kept: Tensor) -> Record:
         """Return the bytes each agent sends and receives, numbers of four bytes each.

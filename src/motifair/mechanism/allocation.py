@@ -38,24 +38,50 @@ def ranks(update: Tensor) -> Tensor:
 
 
 def sparsify(
-    update: Tensor, ratio: Tensor, sizes: Sequence[int], *, up: bool = False
+    update: Tensor,
+    ratio: Tensor,
+    sizes: Sequence[int],
+    *,
+    up: bool = False,
+    by_length: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """E3: reward_i = mask(u_N, ⌊D·q_i⌋), the largest components by magnitude, zero elsewhere.
 
     `update` is u_N `(..., D)`, `ratio` is q `(..., A)`, and `sizes` are the sizes of blocks that
     are masked separately (one block: the whole update). Returns the rewards `(..., A, D)` and the
     number of components that each agent receives `(..., A)`. `up` rounds these numbers up, as the
-    gradient-based baselines do.
+    gradient-based baselines do. With `by_length` an agent receives as many components as the share
+    q_i of the update's length takes: few components carry most of it, so that half of their number
+    is nearly everything.
 
     >>> reward, kept = sparsify(torch.tensor([1.0, -3.0]), torch.tensor([1.0, 0.5, 0.0]), [2])
     >>> reward.tolist(), kept.tolist()
     ([[1.0, -3.0], [0.0, -3.0], [0.0, 0.0]], [2, 1, 0])
+    >>> u, q = torch.tensor([4.0, 3.0, 0.0]), torch.tensor([1.0, 0.9, 0.7, 0.0])
+    >>> sparsify(u, q, [3], by_length=True)[1].tolist()
+    [3, 2, 1, 0]
     """
     rewards, kept = [], torch.zeros_like(ratio, dtype=torch.int64)
     for block in torch.split(update, list(sizes), dim=-1):
-        wanted = ratio * block.shape[-1]
-        count = ((wanted - 1e-9).ceil() if up else wanted.floor()).long()
-        chosen = ranks(block).unsqueeze(-2) < count.unsqueeze(-1)
+        rank = ranks(block)
+        if by_length:
+            count = _components(block, rank, ratio)
+        else:
+            wanted = ratio * block.shape[-1]
+            count = ((wanted - 1e-9).ceil() if up else wanted.floor()).long()
+        chosen = rank.unsqueeze(-2) < count.unsqueeze(-1)
         rewards.append(torch.where(chosen, block.unsqueeze(-2), 0.0))
         kept += count
     return rewards[0] if len(rewards) == 1 else torch.cat(rewards, dim=-1), kept
+
+
+def _components(block: Tensor, rank: Tensor, ratio: Tensor) -> Tensor:
+    """Return the least number of components with at least q_i of the length, `(..., A)`."""
+    squares = block.double().square()
+    ordered = torch.zeros_like(squares).scatter_(-1, rank, squares)
+    total = ordered.cumsum(dim=-1)
+    wanted = ratio.square() * total[..., -1:]
+    # Components before which less than the wanted length is reached, rounding left aside.
+    count = torch.searchsorted(total.contiguous(), (wanted * (1 - 1e-12)).contiguous()) + 1
+    everything = ratio >= 1
+    return torch.where(everything, block.shape[-1], count.clamp(max=block.shape[-1])) * (ratio > 0)

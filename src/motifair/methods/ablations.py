@@ -55,7 +55,7 @@ class WithoutAllocation(Motifair):
     name = "motifair-allocation"
     stacked = True
     summary = "ablation: the whole update for everyone"
-    options = Motifair.options - {"beta", "mask_scope"}
+    options = Motifair.options - {"beta", "mask_scope", "mask_by"}
 
     def ratio(self, seen: Seen, value: Tensor) -> Tensor:
         """Return 1 for everyone."""

@@ -134,6 +134,11 @@ class Method(Component):
         return "global"
 
     @property
+    def mask_by_length(self) -> bool:
+        """Whether a reward is a share of the update's length, not of its components."""
+        return False
+
+    @property
     def uses_prototypes(self) -> bool:
         """Whether motif prototypes are exchanged."""
         return False

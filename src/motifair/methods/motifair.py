@@ -35,9 +35,9 @@ class Motifair(Method):
             "share", "rings", "max_ring", "chance", "vocabulary_fraction", "tfidf", "alignment_of",
             "alignment_against", "alignment_rate", "corroboration", "evidence", "value_guard",
             "value_update", "value_rate", "diversity_weight", "aggregation", "aggregate_length",
-            "beta", "mask_scope", "retention", "reward_step", "own_weight", "prototype_distance",
-            "prototype_reduce", "prototype_weight", "budget", "payoff", "contribution",
-            "aggregator", "valuation", "size",
+            "beta", "mask_scope", "mask_by", "retention", "reward_step", "own_weight",
+            "prototype_distance", "prototype_reduce", "prototype_weight", "budget", "payoff",
+            "contribution", "aggregator", "valuation", "size",
         }
     )  # fmt: skip
 
@@ -96,6 +96,11 @@ class Motifair(Method):
     def reward_step(self) -> float:
         """s."""
         return self.config.reward_step
+
+    @property
+    def mask_by_length(self) -> bool:
+        """What the share q of the update means."""
+        return self.config.mask_by == "length"
 
     def retain(self, seen: Seen, kept: Tensor) -> Tensor:
         """κ, or everything where there is no reward."""
