@@ -167,12 +167,14 @@ class Motifair(Method):
 
     def _coverage(self, seen: Seen) -> Tensor:
         """Coverage by the graphs that are believed. An agent is charged for missing what others
-        cover only where most of its graphs are not: nobody is charged for having few.
+        cover only where most of its graphs are not believed, or its classes contradict the common
+        model: nobody is charged for having few graphs, or others than the rest.
         """
         classes = agreement_trust(seen.agreement, seen.graphs)
         counted = torch.maximum(seen.believed * classes, LEAST_COUNTED * seen.graphs)
         phi = coverage(seen.updates, counted)
-        return torch.where(counted < seen.graphs / 2, phi, phi.clamp(min=0))
+        charged = (seen.believed < seen.graphs / 2) | (classes <= 0)
+        return torch.where(charged, phi, phi.clamp(min=0))
 
     def valuate(self, seen: Seen, alignment: Tensor) -> Tensor:
         """E9, or what the chosen valuation makes of the round."""
