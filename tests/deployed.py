@@ -35,6 +35,10 @@ BELIEVED = {
     "alignment_against": "coverage", "alignment_rate": 1.0, "evidence": "sum",
     "diversity_weight": 0.0, "size": "believed",
 }  # value by coverage, by the graphs that are believed  # fmt: skip
+VOTED = {
+    "alignment_against": "peers-by-value", "alignment_rate": 0.1, "evidence": "judged",
+    "diversity_weight": 8.0, "value_rate": 0.05, "size": "claimed",
+}  # value by the votes of the others' gradients  # fmt: skip
 NAMES = ("bank-a", "bank-b", "bank-c", "bank-d")
 SEEDS = {name: 100 + k for k, name in enumerate(NAMES)}
 

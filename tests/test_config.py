@@ -67,12 +67,12 @@ DEFAULT_DIFFERS: dict[str, Any] = {
     "max_ring": 4,
     "chance": True,
     "vocabulary_fraction": 1.0,
-    "alignment_against": "peers-by-value",
-    "alignment_rate": 0.1,
+    "alignment_against": "coverage",
+    "size": "believed",
     "corroboration": 2,
-    "evidence": "judged",
     "value_guard": True,
-    "diversity_weight": 8.0,
+    "value_rate": 0.15,
+    "diversity_weight": 0.0,
     "aggregation": "trusted",
     "aggregate_length": "typical",
     "own_weight": 0.48,
@@ -113,14 +113,15 @@ TEXTS: dict[str, tuple[str, Any]] = {
     "tfidf": ("smooth", "smooth"),
     "alignment_of": ("gradient", "gradient"),
     "alignment_against": ("others", "others"),
-    "alignment_rate": ("1", 1.0),
+    "alignment_rate": (".5", 0.5),
     "corroboration": ("3", 3),
-    "evidence": ("sum", "sum"),
+    "evidence": ("judged", "judged"),
     "value_guard": ("no", False),
     "value_update": ("ema", "ema"),
     "value_rate": ("1", 1.0),
-    "diversity_weight": ("0", 0.0),
+    "diversity_weight": ("8", 8.0),
     "aggregation": ("size", "size"),
+    "size": ("claimed", "claimed"),
     "aggregator": ("median", "median"),
     "valuation": ("equal", "equal"),
     "aggregate_length": ("mean", "mean"),
@@ -499,11 +500,12 @@ def test_a_word_that_assigns_nothing_is_refused(word: str) -> None:
         ({"tfidf": "smooth"}, "vocabulary_fraction"),
         ({"prototype_distance": "l2", "prototype_weight": 0}, "prototype_weight"),
         ({"prototype_reduce": "sum", "prototype_weight": 0}, "prototype_weight"),
-        ({"corroboration": 3, "diversity_weight": 0}, "diversity_weight"),
+        ({"corroboration": 3}, "diversity_weight"),
+        ({"alignment_of": "gradient"}, "alignment_against"),
     ],
 )
 def test_an_option_that_another_one_takes_out_of_force_is_refused(
     idle: dict[str, object], by: str
 ) -> None:
-    with pytest.raises(MotifairError, match=rf"With {by}=. {next(iter(idle))} changes nothing"):
+    with pytest.raises(MotifairError, match=rf"With {by}=\S+ {next(iter(idle))} changes nothing"):
         refuse_unused(make_config(idle), idle)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from deployed import NAMES, Answer, Meddle, World, away, opened, sealed, terms_of
+from deployed import NAMES, VOTED, Answer, Meddle, World, away, opened, sealed, terms_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import naive
@@ -30,13 +30,14 @@ from motifair.statements.entry import Entry
 from motifair.statements.verification import verify
 
 ME = "bank-d"
-POOR = "bank-c"  # the member with the smallest value
+POOR = "bank-b"  # the member with the smallest value
 OTHERS = NAMES[:-1]
 ONE = 10**12
 FOLDERS = TemporaryDirectory()
 NUMBERS = count()
 FAST = {
-    "value_rate": 1.0, "alignment_rate": 1.0, "diversity_weight": 0.0, "value_update": "ema",
+    **VOTED, "value_rate": 1.0, "alignment_rate": 1.0, "diversity_weight": 0.0,
+    "value_update": "ema",
 }  # values turn at once  # fmt: skip
 
 
@@ -92,7 +93,9 @@ def test_the_present_are_valued_as_if_there_were_no_others() -> None:
     kept = torch.tensor([j.name != ME for j in checkpoint.roster])
     rest = before.value[kept].sum()
     server = coordinator.server(roster)
-    server.diversity = coordinator.server(checkpoint.roster).diversity[kept]
+    # What is believed of an agent's graphs depends on all members, as diversity does.
+    whole = coordinator.server(checkpoint.roster)
+    server.diversity, server.believed = whole.diversity[kept], whole.believed[kept]
     sent = [world.upload(j.name, 2) for j in roster]
     start = server.start(before.weights)
     state, _, _ = serve_round(
@@ -105,11 +108,11 @@ def test_the_present_are_valued_as_if_there_were_no_others() -> None:
         ),
         Uploads(
             update=torch.from_numpy(np.stack([u.update for u in sent])),  # type: ignore[arg-type]
-            gradient=torch.from_numpy(np.stack([u.gradient for u in sent])),  # type: ignore[arg-type]
+            gradient=None,
             gradient_norm=torch.zeros(3),
             prototypes=torch.from_numpy(np.concatenate([u.prototypes for u in sent])),  # type: ignore[arg-type]
             loss=torch.zeros(3),
-            agreement=torch.full((3,), torch.nan),
+            agreement=torch.tensor([u.agreement for u in sent]),
         ),
     )
     values = np.array([world.values(2)[j.name] / ONE for j in roster])
@@ -135,7 +138,7 @@ def voted(world: World, t: int, there: Sequence[str], values: Sequence[float]) -
 
 
 def test_an_absent_agent_keeps_its_running_alignment_and_goes_on_from_it() -> None:
-    world = new_world(away({ME: {2}}), alignment_rate=0.25)
+    world = new_world(away({ME: {2}}), **VOTED | {"alignment_rate": 0.25})
     servers = []
     for _ in range(3):
         world.drive(rounds=1)
@@ -150,7 +153,7 @@ def test_an_absent_agent_keeps_its_running_alignment_and_goes_on_from_it() -> No
 
 
 def test_who_was_away_in_the_first_round_has_no_alignment_yet() -> None:
-    world = new_world(away({ME: {1}}))
+    world = new_world(away({ME: {1}}), **VOTED)
     world.drive(rounds=1)
     server = world.checkpoint().server
     assert server.alignment.isnan().tolist() == [False, False, False, True]

@@ -29,21 +29,25 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
+from motifair.config import make_config
 from motifair.consortium.agent import MemberAgent
 from motifair.consortium.audit import audit
 from motifair.consortium.coordinator import JoinedMember
 from motifair.consortium.keys import signer
-from motifair.consortium.member_data import prepare_member_data
+from motifair.consortium.member_data import member_holdout, prepare_member_data
 from motifair.consortium.rounds import CHECKPOINT
 from motifair.consortium.terms import FederationTerms
 from motifair.consortium.wire import Download
 from motifair.errors import MotifairError
 from motifair.federation.belief import GraphSummary
+from motifair.federation.members import prepare
 from motifair.federation.protocol import Uploads
 from motifair.federation.round import serve_round
 from motifair.graphs.graph_set import GraphSet
+from motifair.graphs.partition import Partition
 from motifair.graphs.perturb import randomise_edges
 from motifair.graphs.read import Schema
+from motifair.graphs.split import Split
 from motifair.motifs.wiring import measure_count
 from motifair.statements.verification import verify
 
@@ -188,7 +192,7 @@ def test_a_position_of_an_older_version_is_refused_in_a_sentence(tmp_path: Path)
 
 
 def test_terms_cannot_be_changed_to_believing_who_said_nothing(tmp_path: Path) -> None:
-    world = World(tmp_path, terms_of())
+    world = World(tmp_path, terms_of(size="claimed"))
     world.drive(rounds=1)
     before = [e.to_json() for e in world.entries()]
     world.terms = believing()
@@ -238,6 +242,25 @@ def test_what_the_model_does_not_read_makes_no_difference(features: str) -> None
     assert (np.abs(ours.wiring) <= 1).all()
 
 
+@pytest.mark.parametrize("features", ["label", "degree", "attributes"])
+def test_a_simulation_summarises_graphs_as_their_members_do(features: str) -> None:
+    rng = np.random.default_rng(0)
+    graphs = graphs_of("bank-a")
+    graphs = replace(graphs, attribute=rng.standard_normal((len(graphs.degree), 2)))
+    config = make_config({"agents": 2, "features": features})
+    halves = {"a": np.arange(12), "b": np.arange(12, 24)}
+    cut = {name: member_holdout(config, name, graphs.select(h), 7) for name, h in halves.items()}
+    train, test = (tuple(h[cut[name][k]] for name, h in halves.items()) for k in range(2))
+    partition = Partition(("a", "b"), np.arange(2), train, test)
+    members = prepare(config, Split(graphs, partition, ()), seed=1)
+    schema = Schema.of(graphs, features)
+    for name, simulated in zip(halves, members.summaries, strict=True):
+        data = prepare_member_data(config, schema, name, graphs.select(halves[name]), 7, key=0)
+        assert data.summary is not None
+        np.testing.assert_array_equal(simulated.fingerprints, data.summary.fingerprints)
+        np.testing.assert_array_equal(simulated.wiring, data.summary.wiring)
+
+
 def test_agents_send_what_the_method_uses_and_nothing_else(tmp_path: Path) -> None:
     for k, options in enumerate([BELIEVED, {**BELIEVED, "size": "claimed"}, {"profile": "paper"}]):
         world = World(tmp_path / str(k), terms_of(rounds=1, **options))
@@ -247,6 +270,7 @@ def test_agents_send_what_the_method_uses_and_nothing_else(tmp_path: Path) -> No
             said = {joined.fingerprints is not None, joined.wiring is not None}
             assert said == {options.get("size") == "believed"}
             assert np.isfinite(trained.agreement) == ("alignment_against" in options)
+            assert trained.gradient is None
             assert trained.fingerprints is None
             assert trained.wiring is None
 

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 import torch
-from deployed import BELIEVED, NAMES, SEEDS, World, graphs_of, terms_of
+from deployed import NAMES, SEEDS, VOTED, World, graphs_of, terms_of
 from worlds import CPU
 
 from motifair.consortium.coordinator import Coordinator
@@ -40,14 +40,13 @@ METHODS = ("motifair", "fedavg", "fedprox", "fedsage", "cgsv", "fedavg-own")
 OPTIONS: dict[str, dict[str, object]] = {
     **{name: {"method": name} for name in METHODS},
     "motifair, convolutions": {"share": "conv"},
-    "motifair, gradients": {"alignment_of": "gradient"},
+    "motifair, gradients": {"alignment_of": "gradient", "alignment_against": "all"},
+    "motifair, votes": VOTED,
     "motifair, mini-batches": {"batch_size": 7, "local_epochs": 2},
     "motifair, the default profile": {"profile": "default"},
     "motifair, the paper's profile": {"profile": "paper"},
     "motifair, nothing of one's own": {"own_weight": 0.0},
-    "motifair, believed": BELIEVED,
-    "motifair, believed, mini-batches": {**BELIEVED, "batch_size": 7, "local_epochs": 2},
-    "motifair, coverage by claims": {**BELIEVED, "size": "claimed"},
+    "motifair, coverage by claims": {"size": "claimed"},
     "motifair, by value": {"aggregation": "value", "alignment_against": "all", "evidence": "sum"},
 }
 FOLDERS = TemporaryDirectory()

@@ -164,10 +164,11 @@ def test_sizes_count_as_far_as_the_terms_say() -> None:
     def claim(task: Download, upload: Upload) -> Upload:
         return replace(upload, graphs=1000)
 
-    # The claim itself stays on record.
-    assert ran(claim, rounds=1).checkpoint().roster[1].graphs == 1000
-    assert sizes(ran(claim, rounds=1)) == [21, 42, 21, 21]
-    assert sizes(ran(claim, rounds=1, max_size_ratio=100.0)) == [21, 1000, 21, 21]
+    world = ran(claim, rounds=1, size="claimed")
+    assert world.checkpoint().roster[1].graphs == 1000  # the claim itself stays on record
+    assert sizes(world) == [21, 42, 21, 21]
+    world = ran(claim, rounds=1, size="claimed", max_size_ratio=100.0)
+    assert sizes(world) == [21, 1000, 21, 21]
 
 
 def sizes(world: World) -> list[int]:

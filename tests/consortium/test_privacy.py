@@ -330,7 +330,8 @@ def test_no_section_is_no_protection() -> None:
 
 
 NOISY = {"clip_update": 0.1, "noise_update": 1.0, "delta": 1e-5}
-UPDATES = {"alignment_against": "all"}  # and no raw gradients, which cannot be protected
+# Without raw gradients, fingerprints and agreement, which cannot be protected.
+UPDATES = {"alignment_against": "all", "size": "claimed"}
 PROTOTYPES = {"clip_prototype": 1.0, "noise_prototype": 1.0}
 IN_VAIN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "raw gradients": (
@@ -349,7 +350,12 @@ IN_VAIN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"clip_update": 1.0},
         "upload raw gradients, which .* does not protect",
     ),
-    "the default": ({}, {"clip_update": 1.0}, "upload raw gradients"),
+    "the default": (
+        {},
+        {**NOISY, **PROTOTYPES},
+        "^size=believed sends .* and alignment_against=coverage sends .*, without noise; "
+        r'set size = "claimed" and alignment_against = "others" in \[training\], or remove noise',
+    ),
     "a method without prototypes": (
         {"method": "fedavg"},
         {"clip_prototype": 1.0},
@@ -373,12 +379,12 @@ IN_VAIN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "fingerprints with noise": (
         UPDATES | {"size": "believed"},
         {**NOISY, **PROTOTYPES},
-        "size=believed sends fingerprints .* without noise; set size = .claimed.",
+        r"^size=believed sends fingerprints .*, without noise; set size = .claimed. in \[training",
     ),
     "agreement with noise": (
-        {"alignment_against": "coverage"},
+        {"alignment_against": "coverage", "size": "claimed"},
         {**NOISY, **PROTOTYPES},
-        "coverage how well .* without noise; .* alignment_against = .others.",
+        "^alignment_against=coverage sends .*, without noise; set alignment_against = .others. in",
     ),
     "longer than the server takes": (
         UPDATES,
@@ -411,8 +417,8 @@ def test_a_method_that_sends_no_updates_has_none_to_clip() -> None:
 def test_settings_that_are_in_force_pass() -> None:
     check(UPDATES, NOISY | PROTOTYPES)
     check(UPDATES, {"clip_update": 1.0})
-    check({"alignment_against": "others"}, {"clip_update": 1.0})
-    check({"alignment_against": "coverage", "size": "believed"}, {"clip_update": 1.0})
+    check({"alignment_against": "others", "size": "claimed"}, NOISY | PROTOTYPES)
+    check({}, {"clip_update": 1.0})
     check(UPDATES | {"prototype_weight": 0}, NOISY)
     check({"method": "fedavg"}, NOISY)
     check_privacy(Privacy(), make_method(make_config({"alignment_of": "gradient"})), 9, 1.0)
@@ -484,8 +490,8 @@ def test_terms_say_what_is_protected_and_members_agree_to_it() -> None:
     assert len({t.digest for t in (terms, terms_of(), private_terms(noise_update=2.0))}) == 3
     with pytest.raises(MotifairError, match="Prototypes would be sent without noise"):
         make_terms(content_of(**UPDATES) | {"privacy": NOISY})
-    with pytest.raises(MotifairError, match="upload raw gradients"):
-        make_terms(content_of() | {"privacy": {"clip_update": 1.0}})
+    with pytest.raises(MotifairError, match="size=believed sends fingerprints"):
+        make_terms(content_of() | {"privacy": NOISY})
     with pytest.raises(MotifairError, match=r"\[privacy\] has no 'noise'"):
         make_terms(content_of(**UPDATES) | {"privacy": {"noise": 1.0}})
 

@@ -16,6 +16,7 @@ import pytest
 from deployed import (
     BELIEVED,
     NAMES,
+    VOTED,
     Answer,
     World,
     opened,
@@ -49,7 +50,7 @@ NUMBERS = count()
 @cache
 def honest_world() -> World:
     """A federation after two rounds; not changed by any test."""
-    world = World(new_folder(), terms_of(rounds=3, max_norm=50.0))
+    world = World(new_folder(), terms_of(rounds=3, max_norm=50.0, **VOTED))
     world.drive(rounds=ROUND)
     return world
 

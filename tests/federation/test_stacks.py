@@ -43,8 +43,8 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "masks tensor by tensor": {"mask_scope": "layer"},
     "exact Shapley values": {"alignment_against": "shapley"},
     "alignment with the others": {"alignment_against": "others"},
-    "alignment of gradients": {"alignment_of": "gradient"},
-    "gradients of convolutions": {"alignment_of": "gradient", "share": "conv"},
+    "alignment of gradients": {"alignment_of": "gradient", "alignment_against": "all"},
+    "gradients of convolutions": {"alignment_against": "peers-by-value", "share": "conv"},
     "payoff by Shapley value": {"payoff": "shapley"},
     "payoff by union": {"payoff": "union"},
     "payoff by individual": {"payoff": "individual"},
@@ -57,17 +57,20 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "several epochs": {"local_epochs": 2},
     "size weights and smoothed values": {"aggregation": "size", "value_update": "ema"},
     "everything for the positive": {"beta": "inf"},
-    "votes of gradients": {"alignment_of": "gradient", "alignment_rate": 0.5},
+    "votes of gradients": {
+        "alignment_of": "gradient", "alignment_against": "peers-by-value", "alignment_rate": 0.5,
+    },
     "votes that count alike": {"alignment_against": "peers", "value_rate": 0.5},
     "alignment with all": {"alignment_against": "all", "alignment_rate": 1.0},
     "value weights": {"aggregation": "value", "aggregate_length": "mean"},
-    "the plain sum as evidence": {"evidence": "sum", "corroboration": 3, "chance": False},
+    "diversity as evidence": {"diversity_weight": 1.0, "corroboration": 3, "chance": False},
+    "diversity that is judged": {"diversity_weight": 8.0, "evidence": "judged"},
     "no model of one's own": {"own_weight": 0.0},
     "a model of one's own in mini-batches": {"own_weight": 0.7, "batch_size": 7, "share": "conv"},
     "contributions to a sum of its own length": {"contribution": True, "aggregate_length": "mean"},
     "the paper's profile": {"profile": "paper"},
     "fifteen agents": {"agents": 15, "partition": "iid", "payoff": "shapley", "contribution": True},
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from motifair.federation.belief import GraphSummary, summarise
 from motifair.federation.members import own_vocabulary
 from motifair.graphs.batch import Shard, make_shard
 from motifair.graphs.dataset import Dataset
-from motifair.graphs.features import Features, motif_labels, structure_inputs
+from motifair.graphs.features import Features, as_read, motif_labels, structure_inputs
 from motifair.graphs.graph_set import GraphSet, Ints, ranges
 from motifair.graphs.inputs import Inputs, describe_inputs
 from motifair.graphs.partition import holdout
@@ -72,7 +72,7 @@ def prepare_member_data(
         shard(test, motifs=False),
         vocabulary.keys if vocabulary else (),
         describe_inputs(Dataset(graphs), schema.features, motifs=method.uses_motifs),
-        summarise(_as_read(graphs.select(train), schema), key) if method.believes else None,
+        summarise(as_read(graphs.select(train), schema.features), key) if method.believes else None,
     )
 
 
@@ -90,17 +90,6 @@ def member_holdout(config: Config, name: str, graphs: GraphSet, seed: int) -> tu
             "give it graphs of another class."
         )
     return train, test
-
-
-def _as_read(graphs: GraphSet, schema: Schema) -> GraphSet:
-    """Return graphs without labels and attributes that the model does not read: some members may
-    have them and others not, but their summaries must be comparable.
-    """
-    return replace(
-        graphs,
-        node_label=graphs.node_label if schema.features == "label" else None,
-        attribute=graphs.attribute if schema.features == "attributes" else None,
-    )
 
 
 def schema_features(schema: Schema) -> Features:

@@ -104,13 +104,7 @@ def check_privacy(privacy: Privacy, method: Method, size: int, max_norm: float) 
             "which [privacy] does not protect; use alignment_of=update and alignment_against=all, "
             "or remove [privacy]."
         )
-    if privacy.noisy and (method.believes or method.uses_agreement):
-        raise MotifairError(
-            "size=believed sends fingerprints and the wiring of graphs, and "
-            "alignment_against=coverage how well the model tells classes apart, all without noise; "
-            'set size = "claimed" and alignment_against = "others" in [training], or remove noise '
-            "from [privacy]."
-        )
+    _check_clear(privacy, method)
     if privacy.clip_prototype and not sends:
         raise MotifairError(
             f"{name} sends no prototypes with these options; remove clip_prototype."
@@ -279,6 +273,22 @@ def _check_number(name: str, value: Any) -> None:
     if name == "delta" and value > 0.01:
         raise MotifairError(
             f"delta = {value:g} would guarantee next to nothing; set it to 0.01 or less."
+        )
+
+
+def _check_clear(privacy: Privacy, method: Method) -> None:
+    """Refuse noise for a method that also sends what noise cannot protect."""
+    sends, instead = [], []
+    if method.believes:
+        sends.append("size=believed sends fingerprints and the wiring of graphs")
+        instead.append('size = "claimed"')
+    if method.uses_agreement:
+        sends.append("alignment_against=coverage sends how well the model tells classes apart")
+        instead.append('alignment_against = "others"')
+    if privacy.noisy and sends:
+        raise MotifairError(
+            f"{' and '.join(sends)}, without noise; set {' and '.join(instead)} in [training], or "
+            "remove noise from [privacy]."
         )
 
 

@@ -16,6 +16,7 @@ from motifair.graphs.batch import Shard, make_shard
 from motifair.graphs.cache import GraphCache
 from motifair.graphs.features import (
     Features,
+    as_read,
     fit_features,
     motif_labels,
     resolve_features,
@@ -129,9 +130,15 @@ def prepare(config: Config, split: Split, *, seed: int, offer: Offer | None = No
         global_test=shard(split.partition.global_test, None),
         lent=shard(lent, None),
         index=None if motifs is None else MotifIndex.of([v.keys for v in motifs]),
-        summaries=tuple(summarise(graphs.select(g)) for g in given) if method.believes else (),
+        summaries=_summaries(graphs, given, features.kind) if method.believes else (),
         given=gift,
     )
+
+
+def _summaries(graphs: GraphSet, given: list[Ints], kind: str) -> tuple[GraphSummary, ...]:
+    """Return what each agent says of the graphs that it gives, as the model reads them."""
+    read = as_read(graphs, kind)
+    return tuple(summarise(read.select(g)) for g in given)
 
 
 def _encoder(

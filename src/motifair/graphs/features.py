@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
@@ -99,6 +99,22 @@ def resolve_features(graphs: GraphSet, kind: str) -> str:
             "replace NaN and infinities, or use features=label or features=degree."
         )
     return kind
+
+
+def as_read(graphs: GraphSet, kind: str) -> GraphSet:
+    """Return graphs without labels and attributes that a model of features `kind` does not read.
+
+    Some agents may have them and others not, but what is said of their graphs must be comparable.
+
+    >>> pair = GraphSet.build("pair", [1, 1], [], [0, 1], node_label=[0, 6])
+    >>> as_read(pair, "label").node_label.tolist(), as_read(pair, "degree").node_label
+    ([0, 6], None)
+    """
+    return replace(
+        graphs,
+        node_label=graphs.node_label if kind == "label" else None,
+        attribute=graphs.attribute if kind == "attributes" else None,
+    )
 
 
 def motif_labels(graphs: GraphSet, kind: str) -> Ints:

@@ -139,11 +139,13 @@ def refuse_unused(config: Config, given: Mapping[str, object]) -> None:
         "prototype_distance": ("prototype_weight", 0.0),
         "prototype_reduce": ("prototype_weight", 0.0),
         "corroboration": ("diversity_weight", 0.0),
+        "alignment_of": ("alignment_against", "coverage"),
     }
     for name, (other, value) in idle.items():
         if name in changed and getattr(config, other) == value:
+            word = value if isinstance(value, str) else f"{value:g}"
             raise MotifairError(
-                f"With {other}={value:g} {name} changes nothing; leave it out, or set {other}."
+                f"With {other}={word} {name} changes nothing; leave it out, or set {other}."
             )
     if "skew" in changed and config.partition not in ("dirichlet", "sizes"):
         raise MotifairError(

@@ -66,6 +66,8 @@ class Motifair(Method):
     @property
     def uses_gradients(self) -> bool:
         """Raw gradients are uploaded if they are what is aligned, or aligned with."""
+        if self.config.alignment_against == "coverage":
+            return False
         return self.config.alignment_of == "gradient" or self._asks_peers
 
     @property

@@ -13,13 +13,12 @@ from motifair.errors import MotifairError
 from motifair.extras import require
 from motifair.report.templates import asset, render
 from motifair.statements.entry import clean_reason, decimal
-from motifair.statements.statement import LEANED_ON, PARTS, Motif, Payment, Statement
+from motifair.statements.statement import Motif, Payment, Statement
 from motifair.table import Table
 
 SUFFIXES = {".txt": "text", ".json": "json", ".html": "html", ".pdf": "pdf"}
 LABELS = {
     "initial": "initial equal share",
-    "alignment": "alignment",
     "diversity": "diversity",
     "adjustment": "adjustment",
     "value": "value",
@@ -31,7 +30,6 @@ LABELS = {
 }
 COLUMNS = {
     "initial": "initial",
-    "alignment": "aligned",
     "diversity": "diverse",
     "adjustment": "adjusted",
     "compensation": "late",
@@ -88,13 +86,13 @@ def as_html(statement: Statement) -> str:
         s=statement,
         theme=asset("theme.css"),
         about=_about(statement),
-        labels=LABELS,
-        meaning=PARTS,
+        labels=_labels(statement),
+        meaning=statement.meaning,
         bars=_bars(statement),
         rows=[_row(statement, p) for p in statement.rounds],
         instead=_instead(statement),
         motifs=_motifs(statement),
-        leaned=LEANED_ON,
+        leaned=statement.leaning,
     )
 
 
@@ -119,8 +117,14 @@ def _about(s: Statement) -> str:
     return clean_reason(f"run {s.run}, method {s.method}, {rounds}{late}; amounts in {s.currency}")
 
 
+def _labels(s: Statement) -> dict[str, str]:
+    """Return the name of each part, in words."""
+    return {**LABELS, "alignment": " and ".join(s.alignments)}
+
+
 def _totals(s: Statement) -> Table:
-    rows = [(LABELS[name], s.money(s.totals[name]), PARTS[name]) for name in s.parts]
+    labels, meaning = _labels(s), s.meaning
+    rows = [(labels[name], s.money(s.totals[name]), meaning[name]) for name in s.parts]
     rows.append(("payoff", s.money(s.payoff), "what it was paid: the sum of the amounts above"))
     return Table(("part", s.currency, "what it is"), rows, numbers=(1,))
 
@@ -147,7 +151,8 @@ def _rounds(s: Statement, shown: Sequence[Payment]) -> Table:
     some = len(shown) < len(s.rounds)
     title = "Rounds: the first, the last, the best and the worst paid" if some else "Rounds"
     names = [*s.parts, "payoff"]
-    head = ["round", *(COLUMNS.get(name, name) for name in names)]
+    columns = {**COLUMNS, "alignment": "coverage" if s.alignments == ("coverage",) else "aligned"}
+    head = ["round", *(columns.get(name, name) for name in names)]
     rows = []
     for p in shown:
         amounts = {**p.amounts, "payoff": p.payoff}
@@ -177,12 +182,13 @@ def _motifs(s: Statement) -> list[str]:
 def _group(name: str, motifs: Sequence[Motif]) -> str:
     if not motifs:
         return f"None {name}."
-    counts = sum(m.counts for m in motifs)
-    counted = "all count" if counts == len(motifs) else f"{counts} of them count"
+    counts = [m.counts for m in motifs if m.counts is not None]
+    counted = "all count" if all(counts) else f"{sum(counts)} of them count"
+    how = f" ({counted} as diversity)" if counts else ""
     keys = ", ".join(m.key for m in motifs[:MOST_MOTIFS])
     more = len(motifs) - MOST_MOTIFS
     rest = f", and {more} more" if more > 0 else ""
-    return f"{len(motifs)} {name} ({counted} as diversity): {keys}{rest}."
+    return f"{len(motifs)} {name}{how}: {keys}{rest}."
 
 
 def _leaned(s: Statement) -> Iterator[str]:
@@ -191,7 +197,7 @@ def _leaned(s: Statement) -> Iterator[str]:
         yield "This ledger holds no alignment."
         return
     yield ", ".join(f"round {p.round} ({100 * (p.lean or 0):.1f} %)" for p in rounds)
-    yield LEANED_ON
+    yield s.leaning
 
 
 def _verify(s: Statement) -> Iterator[str]:

@@ -68,8 +68,8 @@ class ValueParts:
 
 @dataclass(frozen=True)
 class RoundAttribution:
-    """One round of a member: the parts of its value, its `lean` (see `ValueAttribution`), and
-    whether its value follows from the recorded alignments and diversities, as far as is known.
+    """One round of a member: the parts of its value, its `lean` (its share in the round's step),
+    and whether its value follows from the recorded alignments and diversities, as far as is known.
     """
 
     value_parts: ValueParts | None = None
@@ -148,10 +148,10 @@ class ValueAttribution:
         return self.parts.scaled(kept / total, *(gain * float(part) for part in new))
 
     def _lean(self, rule: Motifair, reported: Sequence[Line], place: int) -> float | None:
-        """Return the member's share of the aligned part of the aggregated update.
+        """Return the member's share of the aligned part of the aggregated update, or of coverage.
 
         That is a_i·max(φ_i, 0) over its sum: a_i is the weight of its update, φ_i the alignment of
-        this round alone, recovered from the running mean.
+        this round alone, recovered from the running mean. Coverage has the weights in it: a_i = 1.
         """
         rate = rule.config.alignment_rate
         phi = _column(reported, "alignment")
@@ -165,6 +165,8 @@ class ValueAttribution:
 
     def _weights(self, rule: Motifair, reported: Sequence[Line]) -> Tensor:
         """Return the weights of updates; by value where numbers of graphs are unknown."""
+        if rule.config.alignment_against == "coverage":
+            return torch.ones(len(reported), dtype=torch.float64)
         names = [x.agent for x in reported]
         value = torch.tensor([float(self.values[n]) for n in names], dtype=torch.float64)
         by = rule.config.aggregation if type(rule).weigh is Motifair.weigh else "size"

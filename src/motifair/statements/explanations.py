@@ -9,6 +9,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from motifair.statements.attribution import valued_by
 from motifair.statements.entry import AgreedTerms
 
+# By what the alignments of a ledger are: what they add to a value, and what a `lean` is.
+ALIGNED = {
+    "alignment": "agreement of its updates with the members' data",
+    "coverage": "how much its updates stand for everybody's",
+}
+LEANED_ON = {
+    "alignment": (
+        "Its share of the aligned part of the aggregated update: the weight of its update times "
+        "the alignment of that update where it is positive, divided by the sum of this over all "
+        "members."
+    ),
+    "coverage": (
+        "Its share of the round's coverage: how much its update stands for everybody's, where that "
+        "is positive, divided by the sum of this over all members."
+    ),
+}
+
+
+def alignment_kind(terms: AgreedTerms) -> str:
+    """Return what the alignments under these terms are: `coverage` or `alignment`."""
+    rule = valued_by(terms)
+    covers = rule is not None and rule.config.alignment_against == "coverage"
+    return "coverage" if covers else "alignment"
+
 
 def how_paid(terms: AgreedTerms) -> str:
     """Explain how members are paid under these terms."""
@@ -17,27 +41,34 @@ def how_paid(terms: AgreedTerms) -> str:
             f"Under {terms.method} all members present are paid the same, so the whole payoff is "
             "an equal share."
         )
-    if valued_by(terms) is None:
+    rule = valued_by(terms)
+    if rule is None:
         return (
             f"Method {terms.method} values members by its own rule, so a payoff is divided into "
             "value and compensation only."
         )
+    added = alignment_kind(terms)
+    if rule.config.diversity_weight > 0:
+        added += " and diversity"
     return (
         "A round pays its budget in proportion to value and compensation. The value is carried "
-        "from round to round: it starts equal for all, each round adds alignment and diversity, "
+        f"from round to round: it starts equal for all, each round adds {added}, "
         "and all values are scaled to add up to 1. Each part is carried in the same way. A "
         "negative amount is a part that lowered the value."
     )
 
 
-def what_is_unknown(members: Sequence[str], graphs: Mapping[str, int]) -> Iterator[str]:
+def what_is_unknown(
+    members: Sequence[str], graphs: Mapping[str, int], alignments: Sequence[str]
+) -> Iterator[str]:
     """Yield a sentence about members whose numbers of graphs are unknown."""
     missing = [name for name in members if name not in graphs]
     if missing:
         of = "members" if len(missing) == len(members) else ", ".join(missing)
+        weighted = ", and updates are weighted by value" if "alignment" in alignments else ""
         yield (
             f"The numbers of graphs of {of} are unknown here, so there is no payoff by the "
-            "Shapley rule, and updates are weighted by value."
+            f"Shapley rule{weighted}."
         )
 
 

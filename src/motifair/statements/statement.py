@@ -19,11 +19,19 @@ from motifair.mechanism.settlement import Share, apportion, to_pico
 from motifair.statements.accounts import Accounts
 from motifair.statements.attribution import ValueAttribution, ValueParts, valued_by
 from motifair.statements.entry import AgreedTerms, Entry, Line, decimal
-from motifair.statements.explanations import how_paid, how_to_repeat, how_to_verify, what_is_unknown
+from motifair.statements.explanations import (
+    ALIGNED,
+    LEANED_ON,
+    alignment_kind,
+    how_paid,
+    how_to_repeat,
+    how_to_verify,
+    what_is_unknown,
+)
 
 PARTS = {
     "initial": "what is left of the equal initial value",
-    "alignment": "agreement of its updates with the members' data",
+    "alignment": ALIGNED["alignment"],
     "diversity": "the variety of motifs in its graphs",
     "adjustment": "evidence that was raised equally for all, and the rest of the value",
     "value": "its value, by the rule of the method",
@@ -34,10 +42,6 @@ PARTS = {
     "rounding": "amounts are rounded separately; this makes them add up to the payoff",
 }
 MOST_LEANED_ON = 5  # rounds
-LEANED_ON = (
-    "Its share of the aligned part of the aggregated update: the weight of its update times the "
-    "alignment of that update where it is positive, divided by the sum of this over all members."
-)
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class Payment:
     `amounts` maps parts (`PARTS`) to units of money; they add up to `payoff`. `value`,
     `compensation` and `value_parts` (None if unknown) are in units of 1e-12. `equal` and `shapley`
     (None if numbers of graphs are unknown) are the payoffs under these rules. `lean` is the
-    member's share of the aligned part of the aggregated update. `note` says what is unusual about
+    member's share in the round's step (`Statement.leaning`). `note` says what is unusual about
     the round. `hash` is that of entry `number` of the ledger.
     """
 
@@ -69,11 +73,13 @@ class Payment:
 
 @dataclass(frozen=True)
 class Motif:
-    """A motif of the member, the number of other members that have it, and whether it counts."""
+    """A motif of the member, the number of other members that have it, and whether it counts as
+    diversity (None where that has no weight).
+    """
 
     key: str
     others: int
-    counts: bool
+    counts: bool | None
 
 
 @dataclass(frozen=True)
@@ -81,8 +87,9 @@ class Statement:
     """What a member was paid and why; made by `make_statement`.
 
     `rounds` are those in which the agent was a member. `entries` and `head` are the length and the
-    last hash of the ledger. `motifs` is None if unknown. `sentences` explain how it was paid,
-    `verification` has pairs of a command and what it does.
+    last hash of the ledger. `alignments` says what the part `alignment` is: `alignment`,
+    `coverage`, or both if the terms changed. `motifs` is None if unknown. `sentences` explain how
+    it was paid, `verification` has pairs of a command and what it does.
     """
 
     run: str
@@ -93,6 +100,7 @@ class Statement:
     entries: int
     head: str
     rounds: tuple[Payment, ...]
+    alignments: tuple[str, ...]
     motifs: tuple[Motif, ...] | None
     sentences: tuple[str, ...]
     verification: tuple[tuple[str, str], ...]
@@ -102,6 +110,16 @@ class Statement:
         """The parts that are not zero in some round, in the order of `PARTS`."""
         used = {name for p in self.rounds for name, units in p.amounts.items() if units}
         return tuple(name for name in PARTS if name in used)
+
+    @property
+    def meaning(self) -> dict[str, str]:
+        """What each of `PARTS` is, in words."""
+        return {**PARTS, "alignment": "; ".join(ALIGNED[kind] for kind in self.alignments)}
+
+    @property
+    def leaning(self) -> str:
+        """What the `lean` of a round is, in words."""
+        return " ".join(LEANED_ON[kind] for kind in self.alignments)
 
     @property
     def totals(self) -> dict[str, int]:
@@ -156,7 +174,7 @@ class Statement:
             "currency": self.currency,
             "payoff": self.money(self.payoff),
             "parts": {name: self.money(self.totals[name]) for name in names},
-            "meaning": {name: PARTS[name] for name in names},
+            "meaning": {name: self.meaning[name] for name in names},
             "sentences": list(self.sentences),
             "instead": {
                 "equal": self.money(self.equal),
@@ -164,7 +182,7 @@ class Statement:
             },
             "motifs": None if self.motifs is None else [asdict(m) for m in self.motifs],
             "leaned_on": {
-                "meaning": LEANED_ON,
+                "meaning": self.leaning,
                 "rounds": [{"round": p.round, "part": p.lean} for p in self.leaned_on],
             },
             "ledger": {"entries": self.entries, "head": self.head},
@@ -238,6 +256,7 @@ def make_statement(
             f"There is no agent '{agent}' in run {entries[0].run}; there are {', '.join(known)}."
         )
     run, last = entries[0].run, agreed[-1]
+    alignments = tuple(dict.fromkeys(alignment_kind(t) for t in agreed))
     return Statement(
         run=run,
         agent=agent,
@@ -247,8 +266,12 @@ def make_statement(
         entries=len(entries),
         head=entries[-1].hash,
         rounds=tuple(_payments(entries, agent, graphs)),
+        alignments=alignments,
         motifs=_motifs(agent, motifs, last),
-        sentences=(*dict.fromkeys(how_paid(t) for t in agreed), *what_is_unknown(known, graphs)),
+        sentences=(
+            *dict.fromkeys(how_paid(t) for t in agreed),
+            *what_is_unknown(known, graphs, alignments),
+        ),
         verification=(
             how_to_verify(run, agent, ledger, folder)
             if any(last.members.values())
@@ -402,7 +425,10 @@ def _motifs(
         return None
     rule = valued_by(terms)
     needed = 1 if rule is None else rule.config.corroboration
+    weighs = rule is None or rule.config.diversity_weight > 0
     others = [set(keys) for name, keys in motifs.items() if name != agent]
     holders = {key: sum(key in keys for keys in others) for key in motifs[agent]}
     ordered = sorted(holders, key=lambda key: (holders[key], len(key), key))
-    return tuple(Motif(key, holders[key], holders[key] + 1 >= needed) for key in ordered)
+    return tuple(
+        Motif(key, holders[key], holders[key] + 1 >= needed if weighs else None) for key in ordered
+    )
