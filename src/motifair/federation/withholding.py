@@ -23,11 +23,11 @@ from motifair.learning.adam import Moments
 class Withholding(Simulation):
     """A simulation in which one member of each federation withholds graphs.
 
-    What it sends (update, gradient, prototypes) is trained on the graphs that it gives, from its
-    model at the beginning of the round and with moments of its own. What stays with it (personal
-    parameters, the step that it retains, its own model) is trained on all its graphs, so that
-    giving less costs it nothing but what the method takes away. A member that gives no graph sends
-    zeros. With all graphs given, this is an ordinary `Simulation`, to the last bit.
+    What it sends (update, gradient, prototypes, agreement) comes from the graphs that it gives,
+    with its model at the beginning of the round and with moments of its own. What stays with it
+    (personal parameters, the step that it retains, its own model) is trained on all its graphs, so
+    that giving less costs it nothing but what the method takes away. A member that gives no graph
+    sends zeros. With all graphs given, this is an ordinary `Simulation`, to the last bit.
 
     Args:
         config: The configuration.
@@ -102,7 +102,8 @@ class Withholding(Simulation):
         if prototypes is not None and given.prototypes is not None:
             prototypes = with_rows(prototypes, self.entries, given.prototypes)
         norm = with_rows(computed.gradient_norm, self.own, given.gradient_norm)
-        return replace(uploads, gradient_norm=norm, prototypes=prototypes)
+        told = with_rows(computed.agreement, self.own, given.agreement)
+        return replace(uploads, gradient_norm=norm, prototypes=prototypes, agreement=told)
 
     def part(self, state: FederationState, f: int) -> FederationState:
         """Take one federation out of the stack."""
