@@ -6,7 +6,8 @@ from functools import partial
 
 import numpy as np
 import torch
-from oracles import naive
+from graphs.graph_samples import to_networkx
+from oracles import belief, naive
 from torch_geometric.data import Data
 
 from motifair.config import Config, make_config
@@ -18,11 +19,13 @@ from motifair.federation.simulation import Simulation
 from motifair.federation.state import FederationState
 from motifair.graphs.dataset import Dataset
 from motifair.graphs.graph_set import GraphSet
+from motifair.graphs.perturb import randomise_edges
 from motifair.graphs.planted import planted
 from motifair.graphs.split import Split, make_split
 from motifair.learning.loader import _SHUFFLE
 from motifair.learning.randomness import DropoutBits, fold, order, stream_keys
 from motifair.learning.training import _DROPOUT
+from motifair.motifs.wiring import SEED
 
 CPU = torch.device("cpu")
 
@@ -101,7 +104,18 @@ def oracle_agents(simulation: Simulation) -> list[naive.Agent]:
                 motifs,
             )
         )
+    if simulation.config.size == "believed":
+        for agent, count in zip(agents, oracle_believed(simulation), strict=True):
+            agent.believed = count
     return agents
+
+
+def oracle_believed(simulation: Simulation) -> list[float]:
+    """How many of the agents' graphs the oracle believes, beside our random copies of them."""
+    members = simulation.members[0]
+    own = [members.split.graphs.select(chosen) for chosen in members.numbers]
+    copies = [randomise_edges(graphs, graphs.node_label, SEED) for graphs in own]
+    return belief.believed([to_networkx(g) for g in own], [to_networkx(g) for g in copies])
 
 
 def to_pyg(graphs: GraphSet, chosen: np.ndarray) -> list[Data]:

@@ -8,14 +8,18 @@ import numpy as np
 import pytest
 import torch
 from oracles.naive import RoundRecord
-from worlds import oracle_run, simulate, small_config, small_split
+from worlds import oracle_run, simulate, small_config, small_graphs, small_split
 
 from motifair.federation.history import History
 from motifair.graphs.split import Split
 
-CASES = {
-    "paper": {"profile": "paper"},
-    "default": {"rounds": 5},
+# The default profile of 0.1, which the cases in VOTES change in some options.
+EARLIER = {
+    "alignment_against": "peers-by-value", "alignment_rate": 0.1, "evidence": "judged",
+    "diversity_weight": 8.0, "value_rate": 0.05, "size": "claimed",
+}  # fmt: skip
+VOTES = {
+    "as it was": {"rounds": 5},
     "mini-batches": {"batch_size": 5, "local_epochs": 2},
     "conv only": {"share": "conv"},
     "layer masks": {"mask_scope": "layer", "beta": 20.0},
@@ -36,20 +40,48 @@ CASES = {
     "three steps, a tenth kept": {"reward_step": 3.0, "retention": 0.1},
     "no dropout": {"dropout": 0.0, "retention": 0.5},
     "dropout 0.3": {"dropout": 0.3, "tfidf": "smooth", "prototype_reduce": "sum"},
+    "votes by value": {"alignment_against": "peers-by-value", "value_rate": 0.5, "rounds": 5},
+}
+CASES = {
+    "paper": {"profile": "paper"},
     "the paper's with one part": {
         "profile": "paper",
         "own_weight": 0.5,
         "aggregate_length": "typical",
     },
     "the paper's with peers": {"profile": "paper", "alignment_against": "peers"},
-    "votes by value": {"alignment_against": "peers-by-value", "value_rate": 0.5, "rounds": 5},
     "the paper's with votes by value": {
         "profile": "paper",
         "alignment_of": "gradient",
         "alignment_against": "peers-by-value",
         "value_rate": 0.5,
     },
+    **{name: {**EARLIER, **options} for name, options in VOTES.items()},
+    "default": {"rounds": 5},
+    "default, mini-batches": {"batch_size": 5},
+    "default, several epochs": {"local_epochs": 3},
+    "default, mini-batches and epochs": {"batch_size": 7, "local_epochs": 2, "rounds": 4},
+    "default, convolutions": {"share": "conv", "value_rate": 1.0, "value_update": "ema"},
+    "default, no dropout": {"dropout": 0.0, "learning_rate": 0.01},
+    "coverage by claims": {"size": "claimed"},
+    "running coverage": {"alignment_rate": 0.3, "diversity_weight": 0.5},
+    "coverage, weights by size": {"aggregation": "size"},
+    "coverage, weights by value": {"aggregation": "value"},
+    "the paper's with coverage": {"profile": "paper", "alignment_against": "coverage"},
+    "the paper's by size that is believed": {
+        "profile": "paper",
+        "aggregation": "size",
+        "size": "believed",
+    },
+    "twins": {"perturbation": "twins"},
+    "duplicates": {"perturbation": "duplicates"},
+    "rewired": {"perturbation": "tiers"},
 }
+
+AT_ONCE = {
+    "value_update": "ema", "value_rate": 1.0, "rounds": 8, "dropout": 0.0, "learning_rate": 0.01,
+    "perturbation": "none",
+}  # values follow the evidence of a round  # fmt: skip
 
 
 def compare(
@@ -97,10 +129,7 @@ def test_the_mechanism_equals_a_naive_pyg_federation(case: str) -> None:
 
 def test_an_agent_of_no_value_is_left_out_of_the_sum_as_in_a_naive_federation() -> None:
     """One agent has learnt the wrong classes, and values follow the evidence at once."""
-    options = {
-        "value_update": "ema", "value_rate": 1.0, "alignment_rate": 1.0, "diversity_weight": 0.1,
-        "rounds": 8, "dropout": 0.0, "learning_rate": 0.01, "perturbation": "none",
-    }  # fmt: skip
+    options = {**EARLIER, **AT_ONCE, "alignment_rate": 1.0, "diversity_weight": 0.1}
     split = wrong_classes(small_split(small_config(**options)), 1)
     history, expected = compare(options, "motifair", torch.float64, 1e-8, split)
     value = history.columns["value"]
@@ -108,6 +137,26 @@ def test_an_agent_of_no_value_is_left_out_of_the_sum_as_in_a_naive_federation() 
     assert (value[:-1] > 0).any(axis=1).all()
     judged = [sum(record.phi) > 0 for record in expected]
     assert any(judged)
+
+
+def test_an_agent_with_the_wrong_classes_is_charged_as_in_a_naive_federation() -> None:
+    """The common model tells the classes of the others, once it has learnt them."""
+    options = {"rounds": 17, "dropout": 0.0, "learning_rate": 0.01, "partition": "iid"}
+    split = wrong_classes(small_split(small_config(**options), small_graphs(160)), 1)
+    history, _ = compare(options, "motifair", torch.float64, 1e-8, split)
+    alignment = history.columns["alignment"]
+    assert (alignment[-3:, 1] < 0).all(), "nobody was charged: the test shows nothing"
+    assert (alignment[:, [0, 2, 3]] >= 0).all()
+
+
+@pytest.mark.parametrize("options", [{}, {"batch_size": 4, "local_epochs": 2}, AT_ONCE])
+def test_an_agent_with_one_class_is_trusted_as_in_a_naive_federation(options: dict) -> None:
+    split = small_split(small_config(**options))
+    target = split.graphs.target.copy()
+    target[split.partition.train[2]] = 1
+    one = replace(split, graphs=replace(split.graphs, target=target))
+    history, _ = compare(options, "motifair", torch.float64, 1e-8, one)
+    assert (history.columns["alignment"][:, 2] >= 0).all()
 
 
 def wrong_classes(split: Split, agent: int) -> Split:
@@ -126,4 +175,5 @@ def test_baselines_equal_a_naive_pyg_federation(method: str, options: dict) -> N
 
 def test_single_precision_follows_double_precision() -> None:
     compare({}, "fedavg", torch.float32, 1e-5)
-    compare({"beta": "inf", "rounds": 2}, "motifair", torch.float32, 1e-5)
+    for profile in ({}, EARLIER):
+        compare({**profile, "beta": "inf", "rounds": 2}, "motifair", torch.float32, 1e-5)

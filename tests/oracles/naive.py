@@ -67,21 +67,26 @@ class GIN(torch.nn.Module):
 
 @dataclass
 class Agent:
-    """An agent: its graphs, and for each motif of its vocabulary M_i the train graphs with it."""
+    """An agent: its graphs, and for each motif of its vocabulary M_i the train graphs with it.
+
+    believed: how many of the train graphs count where size is "believed".
+    """
 
     name: str
     train: list[Data]
     test: list[Data]
     motifs: dict[str, list[int]]
+    believed: float = math.nan
 
 
 CHOICES = {
     "share": ("all", "conv"),
     "alignment_of": ("update", "gradient"),
-    "alignment_against": ("all", "others", "shapley", "peers", "peers-by-value"),
+    "alignment_against": ("all", "others", "shapley", "peers", "peers-by-value", "coverage"),
     "evidence": ("sum", "judged"),
     "value_update": ("additive", "ema"),
     "aggregation": ("value", "size", "trusted"),
+    "size": ("claimed", "believed"),
     "aggregate_length": ("mean", "typical"),
     "mask_scope": ("global", "layer"),
     "prototype_distance": ("l2", "unit"),
@@ -109,6 +114,7 @@ class Options:
     value_rate: float = 0.05
     diversity_weight: float = 1.0
     aggregation: str = "value"
+    size: str = "claimed"
     aggregate_length: str = "mean"
     beta: float = 1.0
     mask_scope: str = "global"
@@ -247,6 +253,19 @@ def prototype_term(
     return total if options.prototype_reduce == "sum" else total / len(distances)
 
 
+def agreement(probabilities: Sequence[Sequence[float]], labels: Sequence[int]) -> float | None:
+    """How well predictions tell classes apart: the mean over the classes c that some graphs have
+    and some have not of (mean p_c of those of class c) - (mean p_c of the others), else None.
+    """
+    told = []
+    for c in range(len(probabilities[0])):
+        inside = [p[c] for p, y in zip(probabilities, labels, strict=True) if y == c]
+        outside = [p[c] for p, y in zip(probabilities, labels, strict=True) if y != c]
+        if inside and outside:
+            told.append(sum(inside) / len(inside) - sum(outside) / len(outside))
+    return sum(told) / len(told) if told else None
+
+
 class Learner:
     """One agent with its model and its Adam optimiser, which keeps its moments over rounds."""
 
@@ -283,22 +302,26 @@ class Learner:
         prototype_weight: float,
         mask_fn: MaskFn | None,
         order_fn: OrderFn | None,
-    ) -> tuple[float, Tensor]:
+    ) -> tuple[float, Tensor, float | None]:
         """Local epochs of round t on L = NLL + lambda * R (E13).
 
-        Returns the mean over the steps of L, and of its gradient for the shared parameters
-        (autograd's, before Adam adds the weight decay).
+        Returns the mean over the steps of L, of its gradient for the shared parameters
+        (autograd's, before Adam adds the weight decay), and of the agreement with the classes,
+        over the steps that have one.
         """
         self.model.train()
         name, graphs = self.agent.name, len(self.agent.train)
         losses: list[float] = []
         gradients: list[Tensor] = []
+        agreed: list[float] = []
         for epoch in range(self.options.local_epochs):
             order = order_fn(name, t, epoch, graphs) if order_fn else range(graphs)
             for indices, batch in self.batches(order):
                 masks = self.masks(mask_fn, t, len(losses), batch) if mask_fn else None
                 log_probs, embedding = self.model(batch, masks, self.options.dropout)
                 loss = functional.nll_loss(log_probs, batch.y.view(-1))
+                told = agreement(log_probs.exp().tolist(), batch.y.view(-1).tolist())
+                agreed += [] if told is None else [told]
                 if prototype_weight != 0:
                     loss = loss + prototype_weight * prototype_term(
                         embedding, indices, self.agent.motifs, prototypes, self.options
@@ -308,7 +331,8 @@ class Learner:
                 losses.append(loss.item())
                 gradients.append(flatten(p.grad for p in self.shared()))
                 self.optimizer.step()
-        return sum(losses) / len(losses), torch.stack(gradients).mean(dim=0)
+        mean_agreement = sum(agreed) / len(agreed) if agreed else None
+        return sum(losses) / len(losses), torch.stack(gradients).mean(dim=0), mean_agreement
 
     def masks(self, mask_fn: MaskFn, t: int, step: int, batch: Batch) -> list[Tensor]:
         """The dropout masks of one step: node-level for the convolutions, the last graph-level."""
@@ -408,6 +432,77 @@ def reaches(updates: Sequence[Tensor], steps: Sequence[float]) -> list[float]:
     lengths = [float(u.double().norm()) / math.sqrt(n) for u, n in zip(updates, steps, strict=True)]
     usual = sorted(lengths)[(len(lengths) - 1) // 2]
     return [min(1.0, length / usual) if usual > 0 else float(length > 0) for length in lengths]
+
+
+def trusts(numbers: Sequence[float], least: float) -> list[float]:
+    """(e_i + least) / (0.7 s + least) from 0 to 1, s the second-largest e; 1 for all if s <= 0."""
+    second = second_largest(numbers)
+    if second <= 0:
+        return [1.0] * len(numbers)
+    return [min(1.0, max(0.0, (e + least) / (0.7 * second + least))) for e in numbers]
+
+
+def second_largest(numbers: Sequence[float]) -> float:
+    """The second-largest number if that is positive, else 0."""
+    return relu(sorted(numbers)[-2]) if len(numbers) > 1 else 0.0
+
+
+def agreement_trusts(agreements: Sequence[float | None], sizes: Sequence[float]) -> list[float]:
+    """Trust in the agents' classes, each agreement mixed with ten graphs of the second-best one.
+
+    Agents without an agreement have just that.
+    """
+    usual = second_largest([a for a in agreements if a is not None])
+    mixed = [
+        usual if a is None else (n * a + 10 * usual) / (n + 10)
+        for a, n in zip(agreements, sizes, strict=True)
+    ]
+    return trusts(mixed, 0.02)
+
+
+def coverages(updates: Sequence[Tensor], graphs: Sequence[float]) -> list[float]:
+    """phi_i = c^3 times the Shapley value of i in nu(S) = -|u_S - u_N|^2 / |u_N|^2.
+
+    u_S = sum_{j in S} n_j u_j / sum_{j in S} n_j, 0 for nobody;
+    c = |u_N|^2 / (sum_j n_j |u_j|^2 / sum_j n_j).
+    """
+    vectors = [u.double() for u in updates]
+
+    def mean(coalition: Iterable[int]) -> Tensor:
+        members = sorted(coalition)
+        if not members:
+            return torch.zeros_like(vectors[0])
+        share = normalised([graphs[j] for j in members])
+        return weighted_sum(share, [vectors[j] for j in members])
+
+    def square(vector: Tensor) -> float:
+        return torch.dot(vector, vector).item()
+
+    everyone = mean(range(len(vectors)))
+    consensus = square(everyone) / sum(
+        a * square(u) for a, u in zip(normalised(graphs), vectors, strict=True)
+    )
+    shares = shapley_by_subsets(
+        lambda coalition: -square(mean(coalition) - everyone) / square(everyone), len(vectors)
+    )
+    return [consensus**3 * share for share in shares]
+
+
+def charged_coverages(
+    updates: Sequence[Tensor],
+    agreements: Sequence[float | None],
+    sizes: Sequence[float],
+    believed: Sequence[float],
+) -> list[float]:
+    """Coverage by the graphs that count, at least a hundredth; below 0 only for agents of whose
+    graphs less than half count.
+    """
+    trusted = agreement_trusts(agreements, sizes)
+    counted = [max(b * t, n / 100) for b, t, n in zip(believed, trusted, sizes, strict=True)]
+    return [
+        phi if count < n / 2 else relu(phi)
+        for phi, count, n in zip(coverages(updates, counted), counted, sizes, strict=True)
+    ]
 
 
 def running_means(before: Sequence[float | None], phi: Sequence[float], rate: float) -> list[float]:
@@ -591,6 +686,7 @@ def federate(
         Learner(agent, own.initial, options, dtype) for agent in agents if options.own_weight > 0
     ]
     sizes = [float(len(agent.train)) for agent in agents]
+    believed = [agent.believed for agent in agents] if options.size == "believed" else sizes
     per_epoch = [math.ceil(len(agent.train) / options.batch_size) for agent in agents]
     steps = [float(options.local_epochs * n) for n in per_epoch]
     diversity = diversities(agents, options.corroboration)
@@ -608,13 +704,14 @@ def federate(
 
     records = []
     for t in range(1, rounds + 1):
-        before, updates, gradients, losses = [], [], [], []
+        before, updates, gradients, losses, agreements = [], [], [], [], []
         local: list[dict[str, Tensor]] = []
         for learner in learners:
             before.append(flatten(learner.shared()))
-            loss, gradient = learner.train(
+            loss, gradient, agreed = learner.train(
                 t, prototypes, options.prototype_weight, mask_fn, order_fn
             )
+            agreements.append(agreed)
             losses.append(loss)
             gradients.append(gradient)
             updates.append(flatten(learner.shared()) - before[-1])
@@ -623,7 +720,7 @@ def federate(
         for learner in alone:
             learner.train(t, {}, 0.0, own.mask_fn, own.order_fn)
 
-        weights = aggregation_weights(values, sizes, options)
+        weights = aggregation_weights(values, believed, options)
         update = weighted_sum(weights, updates)
         if options.aggregate_length == "typical":
             update = stretched(update, updates, weights, steps)
@@ -634,6 +731,8 @@ def federate(
             valued = options.alignment_against == "peers-by-value"
             far = reaches(updates, steps) if valued else None
             phi = peer_alignments(steps_taken, gradients, values if valued else None, far)
+        elif options.alignment_against == "coverage":
+            phi = charged_coverages(updates, agreements, sizes, believed)
         else:
             phi = alignments(aligned, weights, options.alignment_against)
         if options.alignment_against == "shapley":  # on the scale of the cosines (A7)

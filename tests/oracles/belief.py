@@ -1,0 +1,117 @@
+"""How many of the agents' graphs are believed: networkx, loops and enumerated walks."""
+
+import math
+from collections.abc import Iterator, Sequence
+
+import networkx as nx
+import numpy as np
+
+from .naive import trusts
+
+Signature = tuple[object, ...]
+
+
+def signature(graph: nx.Graph) -> Signature:
+    """The class and the sorted colours of the nodes, refined three times, written out in full."""
+    colour: dict[int, Signature] = {
+        v: (about.get("label"), tuple(about.get("x", ()))) for v, about in graph.nodes(data=True)
+    }
+    for _ in range(3):
+        colour = {
+            v: (colour[v], tuple(sorted((colour[u] for u in graph[v]), key=repr))) for v in graph
+        }
+    return graph.graph["y"], tuple(sorted(colour.values(), key=repr))
+
+
+def distinct_counts(agents: Sequence[Sequence[object]]) -> list[float]:
+    """For each agent, from what stands for each of its graphs: graphs that more than half of the
+    agents hold count in the proportion in which the others do, which count once for each agent and
+    1/h where h agents hold them.
+    """
+    counted = []
+    for mine in agents:
+        rare = [s for s in mine if 2 * sum(s in other for other in agents) <= len(agents)]
+        if not rare:
+            counted.append(float(len(mine)))
+            continue
+        count = sum(1 / sum(s in other for other in agents) for s in set(rare))
+        counted.append(count / len(rare) * len(mine))
+    return counted
+
+
+def walks(graph: nx.Graph, start: int, length: int) -> Iterator[list[int]]:
+    """All walks of a length that never take an edge straight back."""
+    paths = [[start]]
+    for _ in range(length):
+        paths = [[*p, u] for p in paths for u in graph[p[-1]] if len(p) < 2 or u != p[-2]]
+    yield from paths
+
+
+def half_closed(graph: nx.Graph, first: int, second: int) -> int:
+    """Pairs of such walks of these lengths with the same start and the same end."""
+    return sum(
+        a[-1] == b[-1]
+        for v in graph
+        for a in walks(graph, v, first)
+        for b in walks(graph, v, second)
+    )
+
+
+def measures(graph: nx.Graph) -> list[float]:
+    """What describes the wiring of one graph."""
+    nodes = graph.number_of_nodes()
+    degree = [d for _, d in graph.degree]
+    ends = max(sum(degree), 1)
+    found = [half_closed(graph, *lengths) / ends for lengths in ((1, 2), (2, 2), (2, 3), (3, 3))]
+    found += [degree.count(k) / nodes for k in range(7)]
+    found.append(sum(d * d for d in degree) / nodes - (ends / nodes) ** 2)
+    found.append(nx.number_connected_components(graph) / nodes)
+    label = nx.get_node_attributes(graph, "label")
+    if label:
+        pairs, at = [0.0] * 64, [0.0] * 16
+        for u, v in graph.to_directed().edges:
+            low, high = sorted((label[u], label[v]))
+            pairs[(low * 7919 + high * 104_729) % 64] += 1 / ends
+            at[label[u] % 16] += 1 / ends
+        found += pairs + at
+    return found
+
+
+def consistency(graphs: Sequence[nx.Graph], copies: Sequence[nx.Graph]) -> list[float]:
+    """Of each measure sum d / sqrt(n sum d^2), d the difference between a graph and its copy."""
+    rows = [
+        [a - b for a, b in zip(measures(g), measures(c), strict=True)]
+        for g, c in zip(graphs, copies, strict=True)
+    ]
+    found = []
+    for column in zip(*rows, strict=True):
+        size = math.sqrt(len(column) * sum(d * d for d in column))
+        found.append(sum(column) / size if size > 1e-12 else 0.0)
+    return found
+
+
+def wiring_trusts(wiring: Sequence[Sequence[float]]) -> list[float]:
+    """Trust by the component along the first principal axis (not centred) of the agents' rows,
+    cut to the second-largest length; the sign is that of the clear majority, else that of rings.
+    """
+    lengths = [math.hypot(*row) for row in wiring]
+    cap = sorted(lengths)[-2]
+    rows = [
+        [x * min(1.0, cap / length) if length > 0 else 0.0 for x in row]
+        for row, length in zip(wiring, lengths, strict=True)
+    ]
+    table = np.array(rows)
+    axis = np.linalg.eigh(table.T @ table).eigenvectors[:, -1].tolist()
+    along = [sum(a * b for a, b in zip(row, axis, strict=True)) for row in rows]
+    total, size = sum(along), sum(abs(a) for a in along)
+    sign = total if abs(total) > size / 2 else sum(a * abs(a) for a in axis[:4])
+    return trusts([a if sign >= 0 else -a for a in along], 0.1)
+
+
+def believed(
+    agents: Sequence[Sequence[nx.Graph]], copies: Sequence[Sequence[nx.Graph]]
+) -> list[float]:
+    """For each agent how many of its graphs count, beside random copies of them."""
+    counts = distinct_counts([[signature(g) for g in graphs] for graphs in agents])
+    wiring = [consistency(g, c) for g, c in zip(agents, copies, strict=True)]
+    return [n * t for n, t in zip(counts, wiring_trusts(wiring), strict=True)]
