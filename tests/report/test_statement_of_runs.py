@@ -150,14 +150,17 @@ def test_below_the_quorum_values_rest_and_are_explained(tmp_path: Path) -> None:
 
 
 def test_penalties_of_who_harmed_are_explained(tmp_path: Path) -> None:
+    """One member learns the wrong classes in a round; the model tells those of the others."""
+
     def meddle(name: str, task: Download, answer: Answer) -> bytes:
         if name != "bank-d" or task.round != 2:
             return answer()
         upload = opened(answer())
         assert upload.update is not None
-        return sealed(replace(upload, update=-upload.update))
+        return sealed(replace(upload, update=-0.2 * upload.update, agreement=-0.5))
 
-    world = World(tmp_path / "w", terms_of(**FAST), meddle)
+    terms = terms_of(**FAST, dropout=0.0, learning_rate=0.01)
+    world = World(tmp_path / "w", terms, meddle)
     assert world.drive()
     assert_explained(world.entries())
     fined = make_statement(world.entries(), "bank-d")

@@ -44,6 +44,7 @@ from motifair.studies.study import Settings
 
 ATTACKER = 1
 BY_NAME = {attack.name: attack for attack in ATTACKS}
+VOTES = {"alignment_against": "peers-by-value"}  # so that gradients are uploaded
 seeds = st.integers(0, 2**16)
 
 
@@ -257,7 +258,7 @@ def test_added_edges_are_new_and_only_in_own_training_graphs(seed: int, more: fl
 
 
 def test_an_echo_is_the_last_reward() -> None:
-    config, split = world()
+    config, split = world(VOTES)
     simulation, _, sent = attacked(BY_NAME["echo the reward"], config, split)
     _, states, _ = simulate(config, split)
     # In the first round all are honest, so that its reward is known from an honest run.
@@ -270,7 +271,7 @@ def test_an_echo_is_the_last_reward() -> None:
 
 
 def test_copies_are_those_of_the_neighbour_now_or_a_round_ago() -> None:
-    config, split = world()
+    config, split = world(VOTES)
     _, _, sent = attacked(BY_NAME["copy another"], config, split)
     for uploads in sent:
         assert uploads.gradient is not None
@@ -299,7 +300,7 @@ def test_silence_is_zeros_in_the_rounds_it_names(name: str, silent: list[int]) -
 
 
 def test_gradients_that_do_not_match_leave_the_update_alone() -> None:
-    _, _, uploads = trained()
+    _, _, uploads = trained(**VOTES)
     assert uploads.gradient is not None
     gradient = uploads.gradient
     aggregate = torch.randn(1, gradient.shape[1], dtype=torch.float64)
@@ -388,7 +389,10 @@ def test_a_stack_is_attacked_as_its_federations_are(name: str) -> None:
             np.testing.assert_allclose(history.columns[column], single.columns[column], atol=1e-9)
 
 
-def test_a_study_goes_on_where_it_stopped_and_honesty_is_its_zero(tmp_path: Path) -> None:
+def test_a_study_goes_on_where_it_stopped_and_honesty_is_its_zero(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(RULES, "default", {**RULES["default"], **VOTES})  # type: ignore[misc]
     options = {"agents": 4, "hidden": 8, "partition": "iid"}
     cases = [Case("planted", 0, "good", options)]
     chosen = [
