@@ -20,13 +20,14 @@ from motifair.statements.statement import Motif, Statement, make_statement
 HOSTILE = "<script>alert(1)</script>\x1b[31m[bold]"
 
 
-def statement_of(rounds: int = 6, name: str = "bank-a", reason: str = "no answer") -> Statement:
+def statement_of(
+    rounds: int = 6, name: str = "bank-a", reason: str = "no answer", **config: object
+) -> Statement:
     """`name` is absent in every third round, and `bank-d` is fined."""
     books = Accounts("run-1")
     names = sorted([name, "bank-b", "bank-c", "bank-d"])
-    terms = AgreedTerms(
-        dict.fromkeys(names, "a key"), 10_000, 2, "EUR", 2_000, 10**9, rounds, 2, "motifair"
-    )
+    keys = dict.fromkeys(names, "a key")
+    terms = AgreedTerms(keys, 10_000, 2, "EUR", 2_000, 10**9, rounds, 2, "motifair", config=config)
     entries = [books.agree(terms)]
     books.add(entries[0])
     for t in range(1, rounds + 1):
@@ -47,7 +48,7 @@ def statement_of(rounds: int = 6, name: str = "bank-a", reason: str = "no answer
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_the_text_has_every_amount_and_how_to_verify(width: int) -> None:
-    s = statement_of()
+    s = statement_of(diversity_weight=1.0)
     text = as_text(s, width)
     for amount in (*(s.totals[name] for name in s.parts), s.payoff, s.equal, s.shapley):
         assert s.money(amount) in text
@@ -58,6 +59,20 @@ def test_the_text_has_every_amount_and_how_to_verify(width: int) -> None:
     assert told in " ".join(text.split())
     wide = [x for x in text.splitlines() if len(x) > width and not x.startswith("  ")]
     assert wide == []
+
+
+def test_what_is_shown_is_called_what_the_terms_pay() -> None:
+    voted = {"alignment_against": "peers-by-value", "diversity_weight": 8.0}
+    for config, words, others in (
+        ({}, {"coverage"}, {"alignment", "aligned", "diversity", "diverse"}),
+        (voted, {"alignment", "aligned", "diversity", "diverse"}, {"coverage"}),
+    ):
+        text = as_text(statement_of(**config), 120)
+        said = set(re.findall(r"[a-z]+", text))
+        assert words <= said
+        assert not others & said
+    assert "coverage</th>" in as_html(statement_of())
+    assert "1 that nobody else has: ring 1 1 1." in as_text(statement_of(), 120)
 
 
 def test_of_many_rounds_the_text_has_some_and_html_all() -> None:

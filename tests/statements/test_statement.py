@@ -169,20 +169,75 @@ def test_opposed_evidence_is_raised_where_the_terms_say_so(
 def test_the_federation_leans_on_updates_by_weight_and_by_the_alignment_of_the_round_alone() -> (
     None
 ):
-    config = {"alignment_rate": 0.5, "aggregation": "size", "value_rate": 0.05}
-    books = Accounts("run")
-    entries = [books.agree(terms(NAMES[:2], signed=False, config=config))]
-    books.add(entries[0])
-    for phi in ((0.4, 0.2), (0.4, 0.4)):  # of the second round alone: 0.4 and 0.6
-        pairs = zip(NAMES, phi, strict=False)
-        lines = [replace(line(n, 0.5), alignment=round(x * PICO)) for n, x in pairs]
-        entries.append(books.settle(lines))
-        books.add(entries[-1])
+    config = {
+        "alignment_against": "all", "alignment_rate": 0.5, "aggregation": "size",
+        "value_rate": 0.05,
+    }  # fmt: skip
+    entries = two_rounds(config)
     s = make_statement(entries, NAMES[0], graphs={NAMES[0]: 30, NAMES[1]: 10})
     assert [p.lean for p in s.rounds] == pytest.approx([12 / 14, 12 / 18])
     assert [p.round for p in s.leaned_on] == [1, 2]
     by_value = make_statement(entries, NAMES[0])
     assert [p.lean for p in by_value.rounds] == pytest.approx([2 / 3, 0.4])
+    assert "weighted by value" in by_value.sentences[-1]
+
+
+def test_coverage_is_a_share_of_the_step_whatever_the_weights() -> None:
+    entries = two_rounds({"alignment_against": "coverage"})
+    for graphs in ({NAMES[0]: 30, NAMES[1]: 10}, {}):
+        s = make_statement(entries, NAMES[0], graphs=graphs)
+        assert [p.lean for p in s.rounds] == pytest.approx([2 / 3, 0.5])
+        assert s.leaning.startswith("Its share of the round's coverage")
+        assert not any("weighted by value" in sentence for sentence in s.sentences)
+
+
+def two_rounds(config: dict[str, object]) -> list[Entry]:
+    """Two members whose alignments are 0.4 and 0.2, then 0.4 and 0.4."""
+    books = Accounts("run")
+    entries = [books.agree(terms(NAMES[:2], signed=False, config=config))]
+    books.add(entries[0])
+    for phi in ((0.4, 0.2), (0.4, 0.4)):  # with rate 0.5, of the second alone: 0.4 and 0.6
+        pairs = zip(NAMES, phi, strict=False)
+        lines = [replace(line(n, 0.5), alignment=round(x * PICO)) for n, x in pairs]
+        entries.append(books.settle(lines))
+        books.add(entries[-1])
+    return entries
+
+
+VOTED = {"alignment_against": "peers-by-value", "diversity_weight": 8.0}
+
+
+@pytest.mark.parametrize(
+    ("config", "adds", "is_"),
+    [
+        ({}, "each round adds coverage, and", "how much its updates stand for everybody's"),
+        (VOTED, "adds alignment and diversity, and", "agreement of its updates with the"),
+        ({**VOTED, "diversity_weight": 0.0}, "adds alignment, and", "agreement of its updates"),
+        ({"diversity_weight": 1.0}, "adds coverage and diversity, and", "how much its updates"),
+    ],
+)
+def test_words_are_those_of_what_the_terms_pay(
+    config: dict[str, object], adds: str, is_: str
+) -> None:
+    s = make_statement(agreed(0.5, 0.3, 0.2, config=config), NAMES[0])
+    assert adds in s.sentences[0]
+    assert s.meaning["alignment"].startswith(is_)
+    assert ("diversity" in s.parts) == (config.get("diversity_weight", 0.0) != 0)
+
+
+def test_terms_that_change_to_coverage_are_explained_by_both_meanings() -> None:
+    books = Accounts("run")
+    entries = []
+    for config in (VOTED, {}):
+        entries.append(books.agree(terms(NAMES[:2], signed=False, config=config)))
+        books.add(entries[-1])
+        entries.append(books.settle([line(n, 0.5) for n in NAMES[:2]]))
+        books.add(entries[-1])
+    s = make_statement(entries, NAMES[0])
+    assert s.alignments == ("alignment", "coverage")
+    assert "agreement of its updates" in s.meaning["alignment"]
+    assert "stand for everybody's" in s.meaning["alignment"]
+    assert len({p for p in s.sentences if "each round adds" in p}) == 2
 
 
 def test_who_pays_equally_and_methods_of_another_rule_are_not_taken_apart() -> None:
@@ -245,7 +300,7 @@ def test_motifs_are_marked_by_who_else_has_them_and_by_whether_they_count() -> N
         NAMES[2]: (),
     }
     for needed in (1, 2):
-        entries = agreed(0.5, 0.3, 0.2, config={"corroboration": needed})
+        entries = agreed(0.5, 0.3, 0.2, config={"corroboration": needed, "diversity_weight": 1.0})
         s = make_statement(entries, NAMES[0], motifs=motifs)
         assert s.motifs is not None
         assert [(m.key, m.others, m.counts) for m in s.motifs] == [
@@ -253,6 +308,9 @@ def test_motifs_are_marked_by_who_else_has_them_and_by_whether_they_count() -> N
             ("ring 1 1 1", 0, needed == 1),
             ("bond 0 1", 1, True),
         ]
+    idle = make_statement(agreed(0.5, 0.3, 0.2), NAMES[0], motifs=motifs)
+    assert idle.motifs is not None
+    assert [m.counts for m in idle.motifs] == [None] * 3
     assert make_statement(entries, NAMES[0]).motifs is None
 
 

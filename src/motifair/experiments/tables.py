@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from motifair.methods import make_method
 from motifair.table import NONE, Table, number, percent
 
 if TYPE_CHECKING:
@@ -56,7 +57,9 @@ def agents_table(result: Result, *, brief: bool = False) -> Table:
     whole = float(result.splits[0].history.columns["kept"].max())
     frame["reward"] = frame["mean_kept"] / (whole or float("nan"))
     words = ["agent", *(["role"] if "role" in frame else [])]
-    columns = {k: v for k, v in AGENT_COLUMNS.items() if not (brief and k == "graphs")}
+    columns = _agent_columns(result)
+    if brief:
+        del columns["graphs"]
 
     def cell(column: str, value: float) -> str:
         if column == "reward":
@@ -71,6 +74,16 @@ def agents_table(result: Result, *, brief: bool = False) -> Table:
     head = [*words, *columns]
     title = "Who contributed what, who was paid what"
     return Table(head, rows, title, range(len(words), len(head)))
+
+
+def _agent_columns(result: Result) -> dict[str, str]:
+    """Return the columns of agents by title: what is aligned may be coverage, and diversity is
+    left out where it has no weight.
+    """
+    aligned = "covers" if make_method(result.config).uses_agreement else "aligned"
+    titles = {"aligned": aligned}
+    idle = {"diverse"} if result.config.diversity_weight == 0 else set()
+    return {titles.get(k, k): v for k, v in AGENT_COLUMNS.items() if k not in idle}
 
 
 def splits_table(result: Result) -> Table:
