@@ -127,6 +127,7 @@ TEXTS: dict[str, tuple[str, Any]] = {
     "aggregate_length": ("mean", "mean"),
     "beta": ("inf", math.inf),
     "mask_scope": ("layer", "layer"),
+    "mask_by": ("length", "length"),
     "retention": ("1", 1.0),
     "reward_step": ("0.5", 0.5),
     "own_weight": ("0", 0.0),

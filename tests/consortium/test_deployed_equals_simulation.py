@@ -40,7 +40,7 @@ METHODS = ("motifair", "fedavg", "fedprox", "fedsage", "cgsv", "fedavg-own")
 OPTIONS: dict[str, dict[str, object]] = {
     **{name: {"method": name} for name in METHODS},
     "motifair, convolutions": {"share": "conv"},
-    "motifair, gradients": {"alignment_of": "gradient", "alignment_against": "all"},
+    "motifair, gradients": {**VOTED, "alignment_of": "gradient"},
     "motifair, votes": VOTED,
     "motifair, mini-batches": {"batch_size": 7, "local_epochs": 2},
     "motifair, the default profile": {"profile": "default"},

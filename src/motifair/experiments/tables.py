@@ -64,7 +64,7 @@ def agents_table(result: Result, *, brief: bool = False) -> Table:
     def cell(column: str, value: float) -> str:
         if column == "reward":
             return percent(value)
-        digits = 2 if brief and column != "value" else 3
+        digits = 2 if brief and column not in ("value", "mean_alignment") else 3
         return number(value, digits, sign=column == "gain")
 
     rows = [
