@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 import stat
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,7 @@ from motifair.consortium.privacy import (
     reveal,
     round_key,
 )
+from motifair.consortium.template import federation_toml
 from motifair.consortium.terms import FederationTerms, make_terms
 from motifair.consortium.wire import FINISH, JOIN, TRAIN, Download, Upload
 from motifair.errors import MotifairError
@@ -646,3 +649,16 @@ def test_without_noise_a_site_keeps_no_secret(tmp_path: Path) -> None:
         assert update is not None
         assert np.linalg.norm(update) == pytest.approx(0.01, rel=1e-5)
         assert world.upload(name, 1).loss > 0
+
+
+def test_the_template_says_how_to_turn_noise_on() -> None:
+    text = federation_toml("trial", NAMES, terms_of().schema)
+    start, end = text.index("# [privacy]"), text.index("[schema]")
+    section = re.sub(r"^# (?=\[|\w+ = )", "", text[start:end], flags=re.MULTILINE)
+    noisy = tomllib.loads(text[:start] + section + text[end:])
+    with pytest.raises(MotifairError) as refused:
+        make_terms(noisy)
+    said = re.findall(r'(\w+ = "\w+")', str(refused.value))
+    assert said == re.findall(r'(\w+ = "\w+")', section)
+    noisy["training"] |= tomllib.loads("\n".join(said))
+    assert make_terms(noisy).privacy.noisy
