@@ -191,8 +191,12 @@ ABLATIONS = {
 
 @pytest.mark.parametrize("name", ABLATIONS)
 def test_an_ablation_takes_out_its_part_and_changes_the_run(name: str) -> None:
-    # While all are of positive value, the default weighs by size whoever is asked.
-    options = {"aggregation": "value"} if name == "motifair-aggregation" else {}
+    # While all are of positive value, the default weighs by size whoever is asked; and diversity
+    # has no weight in it.
+    options = {
+        "motifair-aggregation": {"aggregation": "value"},
+        "motifair-diversity": {"diversity_weight": 1.0},
+    }.get(name, {})
     config = small_config(rounds=4, **options)
     split = small_split(config)
     _, _, full = simulate(config, split)
@@ -218,7 +222,7 @@ def test_without_value_in_the_sum_even_an_agent_of_no_value_weighs_by_its_size(
 def test_the_guard_of_e9_is_an_option_and_the_paper_has_none(profile: str, guarded: bool) -> None:
     alignment = torch.tensor([0.9, 0.2, -0.5, -0.4], dtype=torch.float64)  # Σφ = 0.2 < ½Σ|φ| = 1
     view = seen(torch.eye(4).double())
-    options = {"profile": profile, "evidence": "sum", "diversity_weight": 0.0}
+    options = {"profile": profile, "diversity_weight": 0.0, "value_rate": 0.05}
     for guard in (None, True, False):
         given = {} if guard is None else {"value_guard": guard}
         config = make_config({**options, **given})
@@ -234,11 +238,13 @@ def test_the_guard_of_e9_is_an_option_and_the_paper_has_none(profile: str, guard
 def test_without_alignment_value_is_by_diversity_alone_and_no_gradient_is_uploaded(
     profile: str,
 ) -> None:
-    config = small_config(method="motifair-alignment", rounds=2, profile=profile)
+    config = small_config(
+        method="motifair-alignment", rounds=2, profile=profile, diversity_weight=1.0
+    )
     simulation, _, history = simulate(config, small_split(config))
     assert not simulation.method.uses_gradients
     value, shares = [0.25] * 4, history.columns["diversity"][0]
-    options = naive.Options(diversity_weight=config.diversity_weight)
+    options = naive.Options(value_rate=config.value_rate)
     for t in range(2):
         value = naive.updated_values(value, [0.0] * 4, shares.tolist(), options)
         assert np.allclose(history.columns["value"][t], value, rtol=0, atol=1e-9)
