@@ -111,6 +111,7 @@ def renumbered(graphs: GraphSet, rng: np.random.Generator) -> tuple[GraphSet, np
         class_values=graphs.class_values,
         node_label=None if graphs.node_label is None else graphs.node_label[old],
         edge_label=None if graphs.edge_label is None else graphs.edge_label[entry],
+        attribute=None if graphs.attribute is None else graphs.attribute[old],
     )
     return shuffled, old
 

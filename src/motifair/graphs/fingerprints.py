@@ -23,11 +23,12 @@ def fingerprints(graphs: GraphSet, key: int = 0) -> Words:
     >>> len(set(fingerprints(paths).tolist()))
     1
     """
-    colour = np.full(len(graphs.degree), np.uint64(key), dtype=np.uint64)
+    colour = _mix(np.full(len(graphs.degree), np.uint64(key), dtype=np.uint64))
     if graphs.node_label is not None:
         colour = _mix(colour + graphs.node_label.astype(np.uint64))
     if graphs.attribute is not None:
-        for column in np.ascontiguousarray(graphs.attribute.T).view(np.uint64):
+        columns = np.ascontiguousarray(graphs.attribute.T) + 0.0  # without negative zeros
+        for column in columns.view(np.uint64):
             colour = _mix(colour + _mix(column))
     end = graphs.edge_start[1:]
     for _ in range(REFINEMENTS):
