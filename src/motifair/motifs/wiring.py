@@ -41,8 +41,8 @@ def measure_count(*, labels: bool) -> int:
 
 
 def measures(graphs: GraphSet) -> Floats:
-    """Return for each graph, `(graphs, K)`: closed walks of length 3 to 6 that never turn back
-    (rings), shares of nodes by degree, variance of degrees, components, and edges by labels.
+    """Return for each graph, `(graphs, K)`: closed walks of length 3 to 6 (rings), shares of nodes
+    by degree, variance of degrees, components, and edges by labels.
     """
     count, nodes = len(graphs), np.maximum(graphs.nodes, 1)
     degree = graphs.degree.astype(np.float64)
@@ -59,7 +59,9 @@ def measures(graphs: GraphSet) -> Floats:
 
 
 def _closed_walks(adjacency: sparse.csr_array, degree: Floats) -> list[Floats]:
-    """Return for each node the closed walks of length 3 to 6 from it, without turning back."""
+    """Return for each node the closed walks of length 3 to 6 from it, of two parts of at most 3
+    steps that never turn back. Where both parts meet they may: at length 4 and 6 also paths count.
+    """
     one, inner = adjacency, sparse.diags_array(degree - 1)
     two = sparse.csr_array(one @ one - sparse.diags_array(degree))
     three = sparse.csr_array(two @ one - one @ inner)

@@ -1,0 +1,200 @@
+"""Trust: plain Python, bounds, order, and what one agent cannot do to others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from oracles.belief import distinct_counts, wiring_trusts
+from oracles.naive import agreement_trusts, trusts
+from torch import Tensor
+from value_strategies import numbers
+
+from motifair.mechanism.trust import agreement_trust, distinct_graphs, trust, wiring_trust
+
+LEAST = 0.05
+lists_of_graphs = st.lists(st.lists(st.integers(0, 12), max_size=8), min_size=1, max_size=7)
+
+
+def fingerprints(agents: Sequence[Sequence[int]]) -> list[np.ndarray]:
+    return [np.array(graphs, dtype=np.uint64) for graphs in agents]
+
+
+def close(found: Tensor, expected: Sequence[float]) -> bool:
+    return bool(np.allclose(found.numpy(), expected, rtol=0, atol=1e-9))
+
+
+# Trust by evidence
+
+
+@given(numbers(-3, 3))
+def test_trust_is_from_0_to_1_and_what_plain_python_says(evidence: Tensor) -> None:
+    found = trust(evidence, LEAST)
+    assert ((found >= 0) & (found <= 1)).all()
+    assert close(found, trusts(evidence.tolist(), LEAST))
+
+
+@given(numbers(-3, 3))
+def test_more_evidence_is_trusted_no_less(evidence: Tensor) -> None:
+    order = evidence.argsort()
+    assert (trust(evidence, LEAST)[order].diff() >= 0).all()
+
+
+@given(numbers(-3, 3), st.data(), st.floats(0, 5))
+def test_who_shows_more_is_trusted_no_less(
+    evidence: Tensor, data: st.DataObject, more: float
+) -> None:
+    agent = data.draw(st.integers(0, len(evidence) - 1))
+    before = trust(evidence, LEAST)[agent]
+    assume(evidence.sort().values[-2] > 0)  # else all are trusted
+    evidence[agent] += more
+    assert trust(evidence, LEAST)[agent] >= before - 1e-12
+
+
+@given(numbers(-3, 3), st.floats(1, 1e6))
+def test_one_extreme_agent_does_not_set_the_scale(evidence: Tensor, by: float) -> None:
+    before = trust(evidence, LEAST)
+    best = evidence.argmax()
+    evidence[best] = evidence[best].abs() * by
+    assert torch.equal(trust(evidence, LEAST), before)
+
+
+@pytest.mark.parametrize("evidence", [[5.0], [5.0, 0.0], [5.0, -1.0, -2.0], [-1.0, -2.0]])
+def test_where_no_two_agents_have_evidence_all_are_trusted(evidence: list[float]) -> None:
+    assert trust(torch.tensor(evidence), LEAST).tolist() == [1.0] * len(evidence)
+
+
+@given(st.lists(numbers(-3, 3, size=5), min_size=1, max_size=4))
+def test_a_stack_is_trusted_as_one_by_one(rows: list[Tensor]) -> None:
+    expected = torch.stack([trust(row, LEAST) for row in rows])
+    assert torch.equal(trust(torch.stack(rows), LEAST), expected)
+
+
+# Classes
+
+agreements = st.lists(
+    st.tuples(st.none() | st.floats(-1, 1, width=32), st.integers(0, 200)), min_size=1, max_size=8
+)
+
+
+@given(agreements)
+def test_trust_in_classes_is_what_plain_python_says(
+    agents: list[tuple[float | None, int]],
+) -> None:
+    given_, graphs = zip(*agents, strict=True)
+    agreement = torch.tensor([math.nan if a is None else a for a in given_]).double()
+    found = agreement_trust(agreement, torch.tensor(graphs).double())
+    assert ((found >= 0) & (found <= 1)).all()
+    assert close(found, agreement_trusts(given_, [float(n) for n in graphs]))
+    assert (found[agreement.isnan()] == 1).all()
+    assert (found[torch.tensor(graphs) == 0] == 1).all()
+
+
+def test_swapped_classes_are_not_trusted_and_few_graphs_say_little() -> None:
+    agreement = torch.tensor([0.5, 0.4, -0.4, -0.4]).double()
+    found = agreement_trust(agreement, torch.tensor([50.0, 50.0, 50.0, 2.0]).double())
+    assert found[:3].tolist() == [1.0, 1.0, 0.0]
+    assert 0.5 < found[3] < 1
+
+
+# Wiring
+
+
+def wirings(agents: int, seed: int, measures: int = 13) -> Tensor:
+    """Agents that differ from chance alike, with noise; the first measures are rings."""
+    generator = torch.Generator().manual_seed(seed)
+    common = torch.randn(measures, generator=generator, dtype=torch.float64)
+    noise = torch.randn(agents, measures, generator=generator, dtype=torch.float64)
+    return (0.3 * common + 0.1 * noise).clamp(-1, 1)
+
+
+many_wirings = st.tuples(st.integers(2, 8), st.integers(0, 10**6)).map(lambda x: wirings(*x))
+
+
+@given(many_wirings)
+def test_trust_in_the_wiring_is_what_plain_python_says(wiring: Tensor) -> None:
+    found = wiring_trust(wiring)
+    assert ((found >= 0) & (found <= 1)).all()
+    assert close(found, wiring_trusts(wiring.tolist()))
+
+
+@given(many_wirings, st.randoms(use_true_random=False))
+def test_trust_in_the_wiring_does_not_depend_on_the_order(wiring: Tensor, random: object) -> None:
+    order = list(range(len(wiring)))
+    random.shuffle(order)  # type: ignore[attr-defined]
+    torch.testing.assert_close(wiring_trust(wiring[order]), wiring_trust(wiring)[order])
+
+
+@given(many_wirings, st.floats(1, 1e6))
+def test_one_extreme_wiring_does_not_set_the_scale(wiring: Tensor, by: float) -> None:
+    before = wiring_trust(wiring)
+    wiring[wiring.norm(dim=1).argmax()] *= by
+    torch.testing.assert_close(wiring_trust(wiring), before)
+
+
+@given(st.integers(4, 8), st.integers(0, 10**6))
+def test_less_of_what_most_have_is_trusted_less(agents: int, seed: int) -> None:
+    wiring = wirings(agents, seed)
+    wiring[:] = wiring[0]
+    wiring[0] *= 0.5
+    wiring[1] *= 0.1
+    found = wiring_trust(wiring).tolist()
+    assert found[1] < found[0] < 1
+    assert found[2:] == pytest.approx([1.0] * (agents - 2))
+
+
+def test_agents_that_are_divided_are_told_apart_by_rings() -> None:
+    rings = torch.tensor([0.9, 0.2, 0.0, 0.0, -0.5]).double()
+    found = wiring_trust(torch.stack([rings, -rings, rings, -rings]))
+    assert found.tolist() == pytest.approx([1.0, 0.0, 1.0, 0.0])
+
+
+def test_graphs_without_a_sign_of_wiring_are_all_trusted() -> None:
+    assert wiring_trust(torch.zeros(3, 13).double()).tolist() == [1.0, 1.0, 1.0]
+
+
+# Distinct graphs
+
+
+@given(lists_of_graphs)
+def test_distinct_graphs_are_what_loops_count(agents: list[list[int]]) -> None:
+    found = distinct_graphs(fingerprints(agents))
+    np.testing.assert_allclose(found, distinct_counts(agents))
+    assert (found <= np.array([len(graphs) for graphs in agents]) + 1e-9).all()
+    assert (found >= 0).all()
+
+
+@given(lists_of_graphs)
+def test_where_no_graph_is_common_the_sum_is_the_number_of_distinct_graphs(
+    agents: list[list[int]],
+) -> None:
+    everything = {graph for graphs in agents for graph in graphs}
+    assume(all(2 * sum(g in graphs for graphs in agents) <= len(agents) for g in everything))
+    assert distinct_graphs(fingerprints(agents)).sum() == pytest.approx(len(everything))
+
+
+@given(st.integers(1, 4), st.integers(1, 9), st.integers(1, 5), st.data())
+def test_agents_with_the_same_graphs_count_together_as_one(
+    twins: int, graphs: int, copies: int, data: st.DataObject
+) -> None:
+    others = data.draw(st.integers(max(twins, 2), 6))
+    mine = list(range(graphs)) * copies
+    rest = [[1000 * (k + 1) + g for g in range(4)] for k in range(others)]
+    found = distinct_graphs(fingerprints([*[mine] * twins, *rest]))
+    assert found[:twins].tolist() == pytest.approx([graphs / twins] * twins)
+    assert found[twins:].tolist() == [4.0] * others
+
+
+def test_graphs_that_most_hold_count_in_full_beside_others() -> None:
+    common = [1, 1, 2]
+    found = distinct_graphs(fingerprints([common, common, common, [*common, 7, 7, 8]]))
+    assert found.tolist() == [3.0, 3.0, 3.0, 4.0]  # 7 and 8 are two of three
+
+
+def test_an_agent_without_graphs_counts_nothing() -> None:
+    assert distinct_graphs(fingerprints([[], [1, 2], [3]])).tolist() == [0.0, 2.0, 1.0]
