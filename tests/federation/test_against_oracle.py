@@ -76,6 +76,8 @@ CASES = {
     "twins": {"perturbation": "twins"},
     "duplicates": {"perturbation": "duplicates"},
     "rewired": {"perturbation": "tiers"},
+    "free riders": {"perturbation": "free-riders", "agents": 3, "partition": "iid"},
+    "batches of one class": {"batch_size": 2, "local_epochs": 2},
 }
 
 AT_ONCE = {

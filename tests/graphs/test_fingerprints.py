@@ -84,3 +84,15 @@ def test_what_a_graph_network_cannot_tell_apart_is_equal() -> None:
     ring = built(6, [(k, (k + 1) % 6) for k in range(6)])
     triangles = built(6, [(0, 1), (1, 2), (0, 2), (3, 4), (4, 5), (3, 5)])
     assert fingerprints(ring) == fingerprints(triangles)
+
+
+def paths(*lengths: int) -> GraphSet:
+    """One graph of several paths."""
+    first = np.cumsum([0, *lengths])
+    edges = [(s + v, s + v + 1) for s, n in zip(first, lengths, strict=False) for v in range(n - 1)]
+    return built(sum(lengths), edges)
+
+
+def test_three_refinements_see_nodes_two_steps_away() -> None:
+    assert differ(paths(5, 7), paths(6, 6))
+    assert fingerprints(paths(7, 9)) == fingerprints(paths(8, 8))

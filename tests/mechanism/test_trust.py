@@ -152,6 +152,10 @@ def test_agents_that_are_divided_are_told_apart_by_rings() -> None:
     rings = torch.tensor([0.9, 0.2, 0.0, 0.0, -0.5]).double()
     found = wiring_trust(torch.stack([rings, -rings, rings, -rings]))
     assert found.tolist() == pytest.approx([1.0, 0.0, 1.0, 0.0])
+    found = wiring_trust(torch.stack([-rings, -rings, -rings, rings, rings]))
+    assert found.tolist() == pytest.approx([0.0, 0.0, 0.0, 1.0, 1.0])
+    most = wiring_trust(torch.stack([-rings] * 4 + [rings]))
+    assert most.tolist() == pytest.approx([1.0, 1.0, 1.0, 1.0, 0.0])
 
 
 def test_graphs_without_a_sign_of_wiring_are_all_trusted() -> None:
