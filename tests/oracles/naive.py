@@ -495,14 +495,13 @@ def charged_coverages(
     believed: Sequence[float],
 ) -> list[float]:
     """Coverage by the graphs that count, at least a hundredth; below 0 only for agents of whose
-    graphs less than half count.
+    graphs less than half are believed, or whose classes are not trusted at all.
     """
     trusted = agreement_trusts(agreements, sizes)
     counted = [max(b * t, n / 100) for b, t, n in zip(believed, trusted, sizes, strict=True)]
-    return [
-        phi if count < n / 2 else relu(phi)
-        for phi, count, n in zip(coverages(updates, counted), counted, sizes, strict=True)
-    ]
+    charged = [b < n / 2 or t <= 0 for b, t, n in zip(believed, trusted, sizes, strict=True)]
+    covered = coverages(updates, counted)
+    return [phi if out else relu(phi) for phi, out in zip(covered, charged, strict=True)]
 
 
 def running_means(before: Sequence[float | None], phi: Sequence[float], rate: float) -> list[float]:
