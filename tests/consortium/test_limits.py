@@ -155,7 +155,7 @@ def test_claiming_graphs_without_number_is_claiming_twice_as_many_as_the_others(
 
         return change
 
-    world, twice = ran(claim(10**9)), ran(claim(2 * 21))
+    world, twice = (ran(claim(n), size="claimed") for n in (10**9, 2 * 21))
     assert torch.equal(world.checkpoint().server.weights, twice.checkpoint().server.weights)
     assert accuracy(world) > 0.7  # it would be 0.5
 

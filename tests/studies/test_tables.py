@@ -233,7 +233,7 @@ def test_points_of_the_tradeoff_are_those_of_their_runs(
 def test_a_sweep_differs_from_the_usual_value_and_reads_the_option(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    swept = {"prototype_weight": (0.0, 5.0), "diversity_weight": (0.0,)}
+    swept = {"prototype_weight": (0.0, 5.0), "diversity_weight": (2.0,)}
     monkeypatch.setattr(sweep, "SWEEPS", swept)
     found = sweep.run(settings)
     assert len(found.raw["splits"]) == 4 * SPLITS  # the usual value once

@@ -107,7 +107,7 @@ class Consortium:
             self.set(name, value)
         if private:
             path = self.folder / "federation.toml"
-            against = 'alignment_against = "all"\nrounds = '
+            against = 'alignment_against = "all"\nsize = "claimed"\nrounds = '
             path.write_text(path.read_text().replace("rounds = ", against) + PRIVACY)
         self.operator.provision()
 
