@@ -61,7 +61,7 @@ class Coalitions:
 
     def run(self, rounds: int) -> None:
         """Train all coalitions for so many rounds; on a GPU a round is recorded and replayed."""
-        step = self._recorded(rounds) if self.device.type == "cuda" else self.step
+        step = self._recorded() if self.device.type == "cuda" else self.step
         for _ in range(rounds):
             step()
 
@@ -79,7 +79,7 @@ class Coalitions:
             mean.index_add_(0, rows, self.share[i][:, None] * done.weights)
         self.weights.copy_(mean)
 
-    def _recorded(self, rounds: int) -> Callable[[], None]:
+    def _recorded(self) -> Callable[[], None]:
         """Return what runs a round: as it is the first time, then as a recorded CUDA graph."""
         graph: torch.cuda.CUDAGraph | None = None
         warm = False

@@ -62,8 +62,8 @@ class Observation:
 
     def _run(self, rounds: int) -> None:
         updates, gradients, after, lengths, rebuilt = [], [], [], [], []
-        previous = torch.zeros_like(self.share[-1])
         start, moved = self.weights, torch.zeros_like(self.moments.first, dtype=torch.float64)
+        previous = moved
         for number in range(1, rounds + 2):
             u, g = (x.double() for x in self._train(number))
             if number > 1:
