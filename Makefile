@@ -48,5 +48,5 @@ bench: $(BASE)  ## the time of a round against a naive loop and the GEMM bound
 	$(BIN)/motifair bench --device cpu
 
 clean:  ## remove what make made
-	rm -rf $(VENV) runs build dist bench.json agents.png .coverage* .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) runs build dist bench.json agents.png .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
