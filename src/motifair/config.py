@@ -362,7 +362,7 @@ PROFILES: Mapping[str, Mapping[str, Any]] = {
         "size": "believed",
         "corroboration": 2,
         "value_guard": True,
-        "value_rate": 0.15,
+        "value_rate": 0.2,
         "diversity_weight": 0.0,
         "aggregation": "trusted",
         "aggregate_length": "typical",

@@ -142,11 +142,11 @@ def test_an_agent_of_no_value_is_left_out_of_the_sum_as_in_a_naive_federation() 
 
 
 def test_copies_of_wrong_classes_are_charged_as_in_a_naive_federation() -> None:
-    """The common model tells the classes of the others, and a third of the copies is believed."""
+    """The common model tells the classes of the others, and a fifth of the copies is believed."""
     options = {"rounds": 18, "dropout": 0.0, "learning_rate": 0.01, "partition": "iid"}
     split = wrong_classes(small_split(small_config(**options), small_graphs(160)), 1)
     train = list(split.partition.train)
-    train[1] = np.repeat(train[1][: len(train[1]) // 3], 3)
+    train[1] = np.repeat(train[1][: len(train[1]) // 5], 5)
     split = replace(split, partition=replace(split.partition, train=tuple(train)))
     history, _ = compare(options, "motifair", torch.float64, 1e-8, split)
     alignment = history.columns["alignment"]

@@ -1,4 +1,4 @@
-"""Coverage: brute force over coalitions, the axioms of Shapley values, and edge cases."""
+"""Coverage: a naive oracle, the axioms a payment by it stands on, and edge cases."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from oracles.naive import coverages
 from torch import Tensor
 from value_strategies import rounds
 
-from motifair.mechanism.alignment import MOST_AGENTS_EXACT
-from motifair.mechanism.coverage import _quadratic, _sampled, coverage, shares_of_gram
+from motifair.mechanism.coverage import coverage, shares_of_gram
 
 Round = tuple[Tensor, Tensor]
 
@@ -24,11 +23,6 @@ def consensus(updates: Tensor, weight: Tensor) -> Tensor:
     return shares_of_gram(updates @ updates.mT, weight)[1]
 
 
-def sampled(updates: Tensor, weight: Tensor) -> Tensor:
-    gram = updates @ updates.mT
-    return _sampled(gram, weight, _quadratic(weight, gram))
-
-
 def drawn(agents: int, seed: int, lean: float = 0.5, size: int = 40) -> Round:
     """Updates of agents with a common part, and weights that add up to 1."""
     generator = torch.Generator().manual_seed(seed)
@@ -38,7 +32,7 @@ def drawn(agents: int, seed: int, lean: float = 0.5, size: int = 40) -> Round:
 
 
 @given(rounds(most_agents=6))
-def test_coverage_is_the_game_of_means_by_brute_force(one: Round) -> None:
+def test_coverage_is_the_oracle_s(one: Round) -> None:
     updates, weight = one
     expected = torch.tensor(coverages(list(updates), (7 * weight).tolist()), dtype=torch.float64)
     torch.testing.assert_close(coverage(updates, 7 * weight), expected, atol=1e-9, rtol=1e-6)
@@ -56,8 +50,7 @@ def test_consensus_is_from_0_to_1_and_1_where_all_agree(one: Round) -> None:
     assert 0 <= consensus(updates, weight) <= 1 + 1e-12
     same = updates[:1].expand_as(updates)
     assert abs(consensus(same, weight) - 1) < 1e-9
-    expected = torch.full_like(weight, 1 / len(weight))
-    torch.testing.assert_close(coverage(same, weight), expected, atol=1e-9, rtol=0)
+    torch.testing.assert_close(coverage(same, weight), weight, atol=1e-9, rtol=0)
 
 
 @given(rounds(), st.randoms(use_true_random=False))
@@ -104,51 +97,51 @@ def test_an_agent_without_graphs_gets_nothing_and_takes_nothing(
     torch.testing.assert_close(found[rest], alone, atol=1e-9, rtol=1e-6)
 
 
-def gain_by_orders(updates: Tensor, weight: Tensor, orders: int) -> Tensor:
-    """What each agent adds to a coalition in each of some random orders, `(orders, A)`."""
-    generator, step = torch.Generator().manual_seed(1), weight @ updates
-    gains = torch.zeros(orders, len(weight), dtype=torch.float64)
-    for gain in gains:
-        order = torch.randperm(len(weight), generator=generator)
-        before = -1.0
-        for k in range(len(order)):
-            members = order[: k + 1]
-            mean = weight[members] @ updates[members] / weight[members].sum()
-            worth = -float((mean - step).square().sum() / step.square().sum())
-            gain[order[k]], before = worth - before, worth
-    return gains
+@given(rounds(), st.floats(0.01, 0.99), st.data())
+def test_joining_under_two_names_changes_nothing(
+    one: Round, part: float, data: st.DataObject
+) -> None:
+    updates, weight = one
+    agent = data.draw(st.integers(0, len(weight) - 1))
+    again = torch.cat([updates, updates[agent : agent + 1]])
+    parts = torch.cat([weight, weight[agent : agent + 1] * (1 - part)])
+    parts[agent] *= part
+    before, after = coverage(updates, weight), coverage(again, parts)
+    torch.testing.assert_close(after[agent] + after[-1], before[agent], atol=1e-9, rtol=1e-6)
+    others = [k for k in range(len(weight)) if k != agent]
+    torch.testing.assert_close(after[others], before[others], atol=1e-9, rtol=1e-6)
 
 
-@pytest.mark.parametrize("lean", [0.5, 2.0])
-@pytest.mark.parametrize("seed", range(3))
-def test_random_orders_estimate_the_exact_shares(seed: int, lean: float) -> None:
-    one = drawn(8, seed, lean)
-    exact, estimate = shares(*one), sampled(*one)
-    assert abs(estimate.sum() - 1) < 1e-9
-    spread = gain_by_orders(*one, orders=300).std(dim=0)  # of one order
-    assert ((estimate - exact).abs() < 2 * spread / 256**0.5).all()
+def test_half_the_graphs_are_noisier_and_so_worth_less_than_half() -> None:
+    """Graphs with a common direction and noise: two names that hold half of them each do not gain
+    by the noise that their means have."""
+    generator = torch.Generator().manual_seed(0)
+    gains = []
+    for _ in range(200):
+        graphs = torch.randn(100, 30, generator=generator, dtype=torch.float64) + 0.5
+        mean = graphs.view(10, 10, 30).mean(dim=1)
+        one = coverage(mean, torch.full((10,), 10.0))
+        halves = torch.cat([graphs[:10].view(2, 5, 30).mean(dim=1), mean[1:]])
+        two = coverage(halves, torch.tensor([5.0] * 2 + [10.0] * 9))
+        gains.append(two[:2].sum() - one[0])
+    gain = torch.stack(gains)
+    assert gain.mean() < -2 * gain.std() / 200**0.5
 
 
-def test_many_agents_are_estimated() -> None:
-    many = MOST_AGENTS_EXACT + 1
-    updates, weight = drawn(many, 0)
-    assert torch.equal(shares(updates, weight), sampled(updates, weight))
-    few = updates[:-1], weight[:-1] / weight[:-1].sum()
-    assert not torch.equal(shares(*few), sampled(*few))
+@given(rounds(), st.floats(0.01, 0.99), st.data())
+def test_who_comes_nearer_to_the_common_step_does_not_lose(
+    one: Round, by: float, data: st.DataObject
+) -> None:
+    """More is not promised for lengths: the step itself moves with an agent's update."""
+    updates, weight = one
+    agent = data.draw(st.integers(0, len(weight) - 1))
+    weight[agent] = 1e-9
+    share = coverage(updates, weight)[agent]
+    updates[agent] += by * (weight @ updates / weight.sum() - updates[agent])
+    assert coverage(updates, weight)[agent] >= share - 1e-12
 
 
-@pytest.mark.parametrize("agents", [MOST_AGENTS_EXACT + 1, 20, 50])
-def test_places_in_the_order_of_agents_are_worth_the_same(agents: int) -> None:
-    """Also where the values are estimates: by chance, agents that are alike get about the same."""
-    equal = torch.ones(agents, dtype=torch.float64) / agents
-    same = drawn(1, 0)[0].expand(agents, -1)
-    torch.testing.assert_close(coverage(same, equal), equal, atol=1e-9, rtol=0)
-    alike = [coverage(drawn(agents, seed, lean=2.0, size=400)[0], equal) for seed in range(10)]
-    mean = torch.stack(alike).mean(dim=0) * agents
-    assert (mean / mean.mean() - 1).abs().max() < 0.1
-
-
-@given(st.sampled_from([1, 2, 5, MOST_AGENTS_EXACT + 2]), st.integers(1, 4))
+@given(st.sampled_from([1, 2, 5, 14]), st.integers(1, 4))
 @settings(max_examples=12)
 def test_a_stack_of_federations_is_valued_as_one_by_one(agents: int, federations: int) -> None:
     each = [drawn(agents, seed) for seed in range(federations)]
@@ -157,7 +150,7 @@ def test_a_stack_of_federations_is_valued_as_one_by_one(agents: int, federations
     torch.testing.assert_close(coverage(updates, weight), expected, atol=1e-12, rtol=1e-9)
 
 
-@pytest.mark.parametrize("agents", [1, 2, 7, MOST_AGENTS_EXACT + 1])
+@pytest.mark.parametrize("agents", [1, 2, 7])
 def test_updates_without_a_common_step_are_worth_nothing(agents: int) -> None:
     zero = torch.zeros(agents, 5, dtype=torch.float64)
     assert (coverage(zero, torch.ones(agents)) == 0).all()

@@ -36,7 +36,7 @@ def close(found: Tensor, expected: Sequence[float]) -> bool:
 def test_trust_is_from_0_to_1_and_what_plain_python_says(evidence: Tensor) -> None:
     found = trust(evidence, LEAST)
     assert ((found >= 0) & (found <= 1)).all()
-    assert close(found, trusts(evidence.tolist(), LEAST))
+    assert close(found, trusts(evidence.tolist(), [LEAST] * len(evidence)))
 
 
 @given(numbers(-3, 3))
@@ -92,14 +92,13 @@ def test_trust_in_classes_is_what_plain_python_says(
     assert ((found >= 0) & (found <= 1)).all()
     assert close(found, agreement_trusts(given_, [float(n) for n in graphs]))
     assert (found[agreement.isnan()] == 1).all()
-    assert (found[torch.tensor(graphs) == 0] == 1).all()
 
 
 def test_swapped_classes_are_not_trusted_and_few_graphs_say_little() -> None:
     agreement = torch.tensor([0.5, 0.4, -0.4, -0.4]).double()
     found = agreement_trust(agreement, torch.tensor([50.0, 50.0, 50.0, 2.0]).double())
     assert found[:3].tolist() == [1.0, 1.0, 0.0]
-    assert 0.5 < found[3] < 1
+    assert 0.2 < found[3] < 0.5
 
 
 # Wiring

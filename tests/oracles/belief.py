@@ -105,7 +105,7 @@ def wiring_trusts(wiring: Sequence[Sequence[float]]) -> list[float]:
     along = [sum(a * b for a, b in zip(row, axis, strict=True)) for row in rows]
     total, size = sum(along), sum(abs(a) for a in along)
     sign = total if abs(total) > size / 2 else sum(a * abs(a) for a in axis[:4])
-    return trusts([a if sign >= 0 else -a for a in along], 0.1)
+    return trusts([a if sign >= 0 else -a for a in along], [0.1] * len(along))
 
 
 def believed(

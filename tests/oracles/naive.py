@@ -434,12 +434,15 @@ def reaches(updates: Sequence[Tensor], steps: Sequence[float]) -> list[float]:
     return [min(1.0, length / usual) if usual > 0 else float(length > 0) for length in lengths]
 
 
-def trusts(numbers: Sequence[float], least: float) -> list[float]:
-    """(e_i + least) / (0.7 s + least) from 0 to 1, s the second-largest e; 1 for all if s <= 0."""
+def trusts(numbers: Sequence[float], least: Sequence[float]) -> list[float]:
+    """(e_i + least_i) / (0.7 s + least_i), cut to 0 and 1, s the second-largest e; 1 if s <= 0."""
     second = second_largest(numbers)
     if second <= 0:
         return [1.0] * len(numbers)
-    return [min(1.0, max(0.0, (e + least) / (0.7 * second + least))) for e in numbers]
+    return [
+        min(1.0, max(0.0, (e + chance) / (0.7 * second + chance)))
+        for e, chance in zip(numbers, least, strict=True)
+    ]
 
 
 def second_largest(numbers: Sequence[float]) -> float:
@@ -448,44 +451,31 @@ def second_largest(numbers: Sequence[float]) -> float:
 
 
 def agreement_trusts(agreements: Sequence[float | None], sizes: Sequence[float]) -> list[float]:
-    """Trust in the agents' classes, each agreement mixed with ten graphs of the second-best one.
-
-    Agents without an agreement have just that.
-    """
+    """Trust in the agents' classes, 1 / sqrt(n) being chance; no agreement is the second-best."""
     usual = second_largest([a for a in agreements if a is not None])
-    mixed = [
-        usual if a is None else (n * a + 10 * usual) / (n + 10)
-        for a, n in zip(agreements, sizes, strict=True)
-    ]
-    return trusts(mixed, 0.02)
+    known = [usual if a is None else a for a in agreements]
+    return trusts(known, [1 / math.sqrt(max(n, 1)) for n in sizes])
 
 
 def coverages(updates: Sequence[Tensor], graphs: Sequence[float]) -> list[float]:
-    """phi_i = c^3 times the Shapley value of i in nu(S) = -|u_S - u_N|^2 / |u_N|^2.
+    """phi_i = c^3 a_i (1 + (sum_j a_j |u_j - u_N|^2 - |u_i - u_N|^2) / |u_N|^2).
 
-    u_S = sum_{j in S} n_j u_j / sum_{j in S} n_j, 0 for nobody;
-    c = |u_N|^2 / (sum_j n_j |u_j|^2 / sum_j n_j).
+    a_i = n_i / sum_j n_j, u_N = sum_j a_j u_j, c = |u_N|^2 / sum_j a_j |u_j|^2.
     """
     vectors = [u.double() for u in updates]
-
-    def mean(coalition: Iterable[int]) -> Tensor:
-        members = sorted(coalition)
-        if not members:
-            return torch.zeros_like(vectors[0])
-        share = normalised([graphs[j] for j in members])
-        return weighted_sum(share, [vectors[j] for j in members])
+    share = normalised(graphs)
+    everyone = weighted_sum(share, vectors)
 
     def square(vector: Tensor) -> float:
         return torch.dot(vector, vector).item()
 
-    everyone = mean(range(len(vectors)))
-    consensus = square(everyone) / sum(
-        a * square(u) for a, u in zip(normalised(graphs), vectors, strict=True)
-    )
-    shares = shapley_by_subsets(
-        lambda coalition: -square(mean(coalition) - everyone) / square(everyone), len(vectors)
-    )
-    return [consensus**3 * share for share in shares]
+    consensus = square(everyone) / sum(a * square(u) for a, u in zip(share, vectors, strict=True))
+    missed = [square(u - everyone) for u in vectors]
+    usual = sum(a * d for a, d in zip(share, missed, strict=True))
+    return [
+        consensus**3 * a * (1 + (usual - d) / square(everyone))
+        for a, d in zip(share, missed, strict=True)
+    ]
 
 
 def charged_coverages(
@@ -495,13 +485,17 @@ def charged_coverages(
     believed: Sequence[float],
 ) -> list[float]:
     """Coverage by the graphs that count, at least a hundredth; below 0 only for agents of whose
-    graphs less than half are believed, or whose classes are not trusted at all.
+    graphs less than a quarter are believed, or whose classes are not trusted at all, and then by
+    all graphs that they claim.
     """
     trusted = agreement_trusts(agreements, sizes)
     counted = [max(b * t, n / 100) for b, t, n in zip(believed, trusted, sizes, strict=True)]
-    charged = [b < n / 2 or t <= 0 for b, t, n in zip(believed, trusted, sizes, strict=True)]
+    charged = [b < n / 4 or t <= 0 for b, t, n in zip(believed, trusted, sizes, strict=True)]
     covered = coverages(updates, counted)
-    return [phi if out else relu(phi) for phi, out in zip(covered, charged, strict=True)]
+    return [
+        phi * n / c if out and phi < 0 else relu(phi)
+        for phi, out, n, c in zip(covered, charged, sizes, counted, strict=True)
+    ]
 
 
 def running_means(before: Sequence[float | None], phi: Sequence[float], rate: float) -> list[float]:

@@ -18,11 +18,9 @@ ENOUGH = 0.7  # part of the second-best evidence that earns full trust
 LEAST_WIRING = 0.1  # of a consistency: what a hundred graphs show by chance
 RINGS = 4  # the first measures of the wiring
 DIVIDED = 0.5  # evidence of both signs that cancels to less than this part
-LEAST_AGREEMENT = 0.02  # of a probability: what a model that has learnt nothing shows by chance
-USUAL_GRAPHS = 10  # an agent's agreement counts as if that many typical graphs were added
 
 
-def trust(evidence: Tensor, least: float) -> Tensor:
+def trust(evidence: Tensor, least: Tensor | float) -> Tensor:
     """τ_i = clip((e_i + ε) / (0.7·e_(2) + ε), 0, 1) with e_(2) the second-largest, `(..., A)`.
 
     ε is `least`, evidence that may be chance. Where no two agents have any, all are trusted.
@@ -64,12 +62,11 @@ def agreement_trust(agreement: Tensor, graphs: Tensor) -> Tensor:
     """Return the trust in agents' classes, from how well the common model tells them, `(..., A)`.
 
     `agreement` is `discrimination` of each agent; NaN, where there is one class only, counts as
-    the second-best. So do agents with few graphs, in part.
+    the second-best. On n graphs a model that has learnt nothing shows about ±1/√n.
     """
     scale = _second(agreement.nan_to_num(nan=-torch.inf))
-    weight = graphs / (graphs + USUAL_GRAPHS)
-    shrunk = scale + weight * (agreement.where(~agreement.isnan(), scale) - scale)
-    return trust(shrunk, LEAST_AGREEMENT)
+    known = agreement.where(~agreement.isnan(), scale)
+    return trust(known, graphs.clamp(min=1).rsqrt())
 
 
 def distinct_graphs(fingerprints: Sequence[np.ndarray]) -> np.ndarray:

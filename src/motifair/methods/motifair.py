@@ -19,6 +19,9 @@ from motifair.mechanism.trust import agreement_trust
 from motifair.methods.base import Memory, Method, Seen
 from motifair.methods.valuations import VALUATIONS, Valuation
 
+# Of an agent's graphs that must be believed, or it is charged; two agents with the same graphs have
+# half of them each, and need not have copied.
+LEAST_BELIEVED = 0.25
 LEAST_COUNTED = 0.01  # of an agent's graphs, so that its update still has a weight
 
 
@@ -168,15 +171,16 @@ class Motifair(Method):
         return phi
 
     def _coverage(self, seen: Seen) -> Tensor:
-        """Coverage by the graphs that are believed. An agent is charged for missing what others
-        cover only where most of its graphs are not believed, or its classes contradict the common
-        model: nobody is charged for having few graphs, or others than the rest.
+        """Coverage by the graphs that are believed. An agent is charged for missing the common
+        step, with all graphs that it claims, only where few of them are believed, or its
+        classes contradict the common model: nobody is charged for having others than the rest.
         """
         classes = agreement_trust(seen.agreement, seen.graphs)
         counted = torch.maximum(seen.believed * classes, LEAST_COUNTED * seen.graphs)
         phi = coverage(seen.updates, counted)
-        charged = (seen.believed < seen.graphs / 2) | (classes <= 0)
-        return torch.where(charged, phi, phi.clamp(min=0))
+        charged = (seen.believed < LEAST_BELIEVED * seen.graphs) | (classes <= 0)
+        claimed = seen.graphs / counted.clamp(min=LEAST_COUNTED)
+        return torch.where(charged & (phi < 0), phi * claimed, phi.clamp(min=0))
 
     def valuate(self, seen: Seen, alignment: Tensor) -> Tensor:
         """E9, or what the chosen valuation makes of the round."""
