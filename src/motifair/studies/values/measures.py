@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 
-from motifair.studies.values.truth import Array, shapley
+from motifair.studies.values.truth import TRUTHS, Array, shapley
 
 RELIABILITY = "(reliability)"
+OTHER_TRUTHS = tuple(name for name in TRUTHS if name != "Shapley")
 
 
 def measured(
@@ -24,14 +25,17 @@ def measured(
     """Return a row for each valuation and agent of a split: its share, and how near all are.
 
     `utility` `(2, 2^A)` has two trainings. `rank` is the rank correlation with the mean of their
-    Shapley values, `l1` the distance between shares, `spread` the coefficient of variation, and
-    `largest_most` whether the agent with most graphs has most. The first of two rows of the truth
-    is that of the first training against the second.
+    Shapley values, a column of `OTHER_TRUTHS` that with another truth, `l1` is the distance between
+    shares, `spread` the coefficient of variation, and `largest_most` whether the agent with most
+    graphs has most. The first rows are those of the first training against the second.
     """
     first, second = shapley(utility)
-    truth = (first + second) / 2
-    rows = [_rows(RELIABILITY, first, second, graphs)]
-    rows += [_rows(name, value, truth, graphs) for name, value in values.items()]
+    others = {name: TRUTHS[name](utility) for name in OTHER_TRUTHS}
+    again = {name: rank_correlation(*two) for name, two in others.items()}
+    rows = [_rows(RELIABILITY, first, second, graphs).assign(**again)]
+    for name, value in values.items():
+        ranks = {k: rank_correlation(value, two.mean(axis=0)) for k, two in others.items()}
+        rows.append(_rows(name, value, (first + second) / 2, graphs).assign(**ranks))
     table = pd.concat(rows, ignore_index=True)
     table.insert(0, "role", list(roles or ("",) * len(graphs)) * len(rows))
     for place, (name, value) in enumerate(about.items()):
