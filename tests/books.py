@@ -130,5 +130,6 @@ def make_older(place: str) -> None:
     forge(
         place,
         "ALTER TABLE entries DROP COLUMN signature",
+        "ALTER TABLE entries DROP COLUMN position",
         "UPDATE alembic_version SET version_num = '001'",
     )

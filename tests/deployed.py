@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
-from motifair.consortium.agent import MemberAgent, StoredRound, _read
+from motifair.consortium.agent import MemberAgent, StoredRound
 from motifair.consortium.checkpoint import load_checkpoint
 from motifair.consortium.coordinator import Coordinator, RunCheckpoint
 from motifair.consortium.keys import new_key, signer
 from motifair.consortium.member_data import prepare_member_data
-from motifair.consortium.rounds import CHECKPOINT, RunDriver
+from motifair.consortium.rounds import RunDriver
 from motifair.consortium.store.ledger import open_ledger
 from motifair.consortium.terms import FederationTerms, make_terms
 from motifair.consortium.transports.inprocess import InProcess
@@ -209,13 +209,14 @@ class World:
         return {line.agent: line.value for line in self.rounds()[round - 1].lines}
 
     def checkpoint(self) -> RunCheckpoint:
-        checkpoint = load_checkpoint(self.folder / "run" / CHECKPOINT)
+        checkpoint = load_checkpoint(self.folder / "run")
         assert checkpoint is not None
         return checkpoint
 
     def kept(self, name: str, round: int) -> StoredRound:
         """The stored round of an agent."""
-        stored = _read(self.site(name)._path(self.run, round))
+        site = self.site(name)
+        stored = site._stored(site._path(self.run, round))
         assert stored is not None
         return stored
 

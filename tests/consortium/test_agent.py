@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -141,14 +142,33 @@ def test_a_model_that_was_sent_replaces_the_shared_part_alone(tmp_path: Path) ->
     assert torch.equal(state.own.weights, kept.own.weights)
 
 
-def test_a_damaged_file_is_one_sentence_that_names_it(site: MemberAgent) -> None:
-    path = site._path("trial-1", 2)
-    path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(MotifairError, match=r"round-000002.safetensors is damaged; delete it"):
-        site(task(3))
-    path.unlink()
+def flipped(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-20] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", [flipped, lambda path: path.write_bytes(b"")])
+def test_a_damaged_state_counts_as_lost(site: MemberAgent, damage: Callable[[Path], None]) -> None:
+    damage(site._path("trial-1", 2))
+    for _ in range(2):
+        with pytest.raises(MotifairError, match=LOST):
+            site(task(3))
+    sent = np.zeros_like(Download.decode(task(3)).reward)
+    assert opened(site(task(3, weights=sent, reward=None))).round == 3
+    assert opened(site(task(4))).round == 4
+
+
+def test_a_damaged_answer_is_computed_again(site: MemberAgent) -> None:
+    flipped(site._path("trial-1", 2))
     assert site(task(2)) == finished().answers[ME, 2]
     assert site(task(3)) == finished().answers[ME, 3]
+
+
+def test_a_state_of_another_seed_counts_as_lost(site: MemberAgent) -> None:
+    site._seed = "that of another seed"
+    with pytest.raises(MotifairError, match=LOST):
+        site(task(3))
 
 
 def test_only_the_last_rounds_stay_on_disk() -> None:

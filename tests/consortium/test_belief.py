@@ -32,10 +32,10 @@ from safetensors.torch import load_file, save_file
 from motifair.config import make_config
 from motifair.consortium.agent import MemberAgent
 from motifair.consortium.audit import audit
+from motifair.consortium.checkpoint import positions
 from motifair.consortium.coordinator import JoinedMember
 from motifair.consortium.keys import signer
 from motifair.consortium.member_data import member_holdout, prepare_member_data
-from motifair.consortium.rounds import CHECKPOINT
 from motifair.consortium.terms import FederationTerms
 from motifair.consortium.wire import Download
 from motifair.errors import MotifairError
@@ -180,14 +180,15 @@ def test_a_position_keeps_what_members_said_of_their_graphs(tmp_path: Path) -> N
 def test_a_position_of_an_older_version_is_refused_in_a_sentence(tmp_path: Path) -> None:
     world = World(tmp_path, terms_of())
     world.drive(rounds=1)
-    path = world.folder / "run" / CHECKPOINT
+    path = positions(world.folder / "run")[-1]
     with safe_open(path, "pt") as file:
         about = file.metadata()
-    save_file(load_file(path), path, about | {"format": "motifair-position-1"})
-    with pytest.raises(MotifairError, match="an older version of motifair; finish the run with"):
-        world.drive()
+    del about["sha256"]
     save_file(load_file(path), path, about | {"format": "something"})
-    with pytest.raises(MotifairError, match="is not a checkpoint of a run; use another folder"):
+    with pytest.raises(MotifairError, match="is not a position of this version; use another"):
+        world.drive()
+    path.rename(path.with_name("position.safetensors"))
+    with pytest.raises(MotifairError, match="an older version of motifair; finish the run with"):
         world.drive()
 
 

@@ -50,8 +50,8 @@ def accounts_of(world: World) -> Accounts:
 
 def test_a_position_comes_back_from_its_file_as_it_was(tmp_path: Path) -> None:
     checkpoint = after_two().checkpoint()
-    save_checkpoint(tmp_path / "there", checkpoint)
-    loaded = load_checkpoint(tmp_path / "there")
+    save_checkpoint(tmp_path, checkpoint)
+    loaded = load_checkpoint(tmp_path)
     assert loaded is not None
     assert_same(loaded, checkpoint)
     assert load_checkpoint(tmp_path / "elsewhere") is None

@@ -19,9 +19,10 @@ from deployed import NAMES, Answer, World, away, key_of, terms_of
 
 from motifair import files
 from motifair.consortium import rounds as rounds_module
+from motifair.consortium.checkpoint import good_checkpoints, positions, save_checkpoint
 from motifair.consortium.coordinator import RunCheckpoint
 from motifair.consortium.keys import signer
-from motifair.consortium.rounds import CHECKPOINT, RESULT, server_model
+from motifair.consortium.rounds import RESULT, server_model
 from motifair.consortium.store.lease import LedgerUnavailable
 from motifair.consortium.store.ledger import Ledger, open_ledger
 from motifair.consortium.terms import FederationTerms
@@ -213,7 +214,7 @@ def test_a_file_that_was_half_written_when_the_power_went_is_passed_over(where: 
     world.drive(rounds=1)
     for folder in {p.parent for p in (world.folder / where).rglob("*") if p.is_file()}:
         (folder / ".round-000002.safetensors.12ab34cd").write_bytes(b"half of")
-        (folder / ".position.safetensors.12ab34cd").write_bytes(b"half of")
+        (folder / ".position-000002.safetensors.12ab34cd").write_bytes(b"half of")
     assert world.drive()
     assert end_of(world)["entries"] == wanted["entries"]
 
@@ -253,12 +254,12 @@ def test_a_full_disk_at_the_server_loses_nothing() -> None:
     wanted, _ = undisturbed()
     world = World(new_folder(), few())
     world.drive(rounds=1)
-    before = (world.folder / "run" / CHECKPOINT).read_bytes()
+    before = newest(world).read_bytes()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "_flush", full_disk(world.folder / "run"))
         with pytest.raises((OSError, MotifairError)):
             world.drive()
-    assert (world.folder / "run" / CHECKPOINT).read_bytes() == before
+    assert newest(world).read_bytes() == before
     assert not [p for p in (world.folder / "run").rglob(".*") if p.is_file()]
     assert world.drive()
     assert end_of(world) == wanted
@@ -328,71 +329,122 @@ def test_the_next_server_may_go_on_once_the_first_is_gone() -> None:
     assert World(world.folder, world.terms).drive()
 
 
-def position_of_another_history(world: World) -> None:
-    """The same run of the same members, with another member absent."""
-    other = World(new_folder(), world.terms, away({"bank-b": {1}}))
-    other.drive(rounds=1)
-    shutil.copy(other.folder / "run" / CHECKPOINT, world.folder / "run" / CHECKPOINT)
+def newest(world: World) -> Path:
+    return positions(world.folder / "run")[-1]
 
 
-def test_a_position_of_another_history_than_the_ledgers_is_refused() -> None:
+def four_rounds(**options: Any) -> World:
+    return World(new_folder(), terms_of(members=NAMES[:2], **{"rounds": 4, **options}))
+
+
+@cache
+def four_undisturbed() -> list[str]:
+    world = four_rounds()
+    assert world.drive()
+    return [e.to_json() for e in world.entries()]
+
+
+def flipped(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+def old_copy(path: Path) -> None:
+    path.write_bytes(positions(path.parent)[0].read_bytes())
+
+
+DAMAGES = (flipped, cut, old_copy, Path.unlink, lambda path: path.write_bytes(b""))
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("files", [1, 3])
+@pytest.mark.parametrize("retain", [True, False])
+def test_damaged_positions_change_nothing_about_the_end(
+    damage: Callable[[Path], None], files: int, retain: bool
+) -> None:
+    world = four_rounds()
+    world.terms = replace(world.terms, retain_uploads=retain)
+    world.drive(rounds=3)
+    for path in positions(world.folder / "run")[-files:][::-1]:
+        damage(path)
+    assert world.drive()
+    assert [e.to_json() for e in world.entries()] == four_undisturbed()
+
+
+def test_a_position_that_nothing_gives_again_is_not_begun_anew() -> None:
+    world = four_rounds()
+    world.drive(rounds=3)
+    before = [e.to_json() for e in world.entries()]
+    for path in positions(world.folder / "run"):
+        path.unlink()
+    shutil.rmtree(world.folder / "run" / "uploads" / "000002")
+    with pytest.raises(MotifairError, match=r"No position in .* is good and fits the ledger"):
+        world.drive()
+    assert [e.to_json() for e in world.entries()] == before
+
+
+def test_the_last_three_positions_are_kept_and_the_ledger_has_their_hashes() -> None:
+    world = four_rounds()
+    world.drive(rounds=3)
+    kept = list(good_checkpoints(world.folder / "run"))[::-1]
+    assert [c.entry.number for c in kept] == [1, 2, 3]
+    assert [c.digest for c in kept] == [e.position for e in world.entries()[1:]]
+
+
+def test_a_position_that_was_changed_with_its_checksum_is_not_believed() -> None:
+    """Its hash is in its entry, and that in the chain."""
+    world = four_rounds()
+    world.drive(rounds=3)
+    checkpoint = world.checkpoint()
+    value = checkpoint.server.value + 1
+    save_checkpoint(
+        world.folder / "run", replace(checkpoint, server=replace(checkpoint.server, value=value))
+    )
+    assert world.checkpoint().round == 2
+    assert world.drive()
+    assert [e.to_json() for e in world.entries()] == four_undisturbed()
+
+
+def test_a_position_of_another_history_is_not_used() -> None:
     world = World(new_folder(), few(quorum=1))
     world.drive(rounds=1)
-    before = [e.to_json() for e in world.entries()]
-    position_of_another_history(world)
-    with pytest.raises(MotifairError, match="different histories"):
-        world.drive()
-    assert [e.to_json() for e in world.entries()] == before
+    other = World(new_folder(), world.terms, away({"bank-b": {1}}))
+    other.drive(rounds=1)
+    shutil.copy(newest(other), newest(world))
+    assert world.drive()
+    assert [line.status for e in world.rounds() for line in e.lines] == ["present"] * 4
 
 
-def test_a_position_that_is_older_than_the_ledger_is_refused() -> None:
-    world = World(new_folder(), terms_of(members=NAMES[:2], rounds=4))
-    world.drive(rounds=1)
-    older = (world.folder / "run" / CHECKPOINT).read_bytes()
-    world.drive(rounds=1)
-    before = [e.to_json() for e in world.entries()]
-    (world.folder / "run" / CHECKPOINT).write_bytes(older)
-    with pytest.raises(MotifairError):
-        world.drive()
-    assert [e.to_json() for e in world.entries()] == before
-
-
-def test_a_ledger_that_lost_its_last_entries_is_refused() -> None:
-    world = World(new_folder(), terms_of(members=NAMES[:2], rounds=4))
-    world.drive(rounds=1)
-    with open_ledger(world.folder / "ledger.sqlite", write=False) as ledger:
-        kept = list(ledger.entries(world.run))
-    world.drive(rounds=2)
+def lose_entries(world: World, left: int) -> None:
+    kept = world.entries()[:left]
     for path in world.folder.glob("ledger.sqlite*"):
         path.unlink()
     with open_ledger(world.folder / "ledger.sqlite", write=True) as ledger:
         for entry in kept:
             ledger.append(replace(entry, recorded=""))
+
+
+def test_entries_that_a_ledger_lost_are_written_again_from_the_positions() -> None:
+    world = four_rounds()
+    world.drive(rounds=3)
+    lose_entries(world, 1)
+    world.drive(rounds=0)
+    assert [e.to_json() for e in world.entries()] == four_undisturbed()[:4]
+
+
+def test_a_ledger_that_lost_more_entries_than_positions_have_is_refused() -> None:
+    world = four_rounds()
+    world.drive(rounds=4)
+    lose_entries(world, 1)
+    (world.folder / "run" / RESULT).unlink()
     with pytest.raises(MotifairError, match="different histories"):
         world.drive()
-    assert len(world.entries()) == len(kept)
-
-
-def test_a_lost_position_is_not_begun_anew_over_a_ledger_that_has_rounds() -> None:
-    world = World(new_folder(), terms_of(members=NAMES[:2], rounds=4))
-    world.drive(rounds=2)
-    before = [e.to_json() for e in world.entries()]
-    (world.folder / "run" / CHECKPOINT).unlink()
-    with pytest.raises(MotifairError):
-        world.drive()
-    assert [e.to_json() for e in world.entries()] == before
-
-
-def test_a_damaged_position_is_one_sentence() -> None:
-    world = World(new_folder(), few())
-    world.drive(rounds=1)
-    path = world.folder / "run" / CHECKPOINT
-    path.write_bytes(path.read_bytes()[:-10])
-    with pytest.raises(MotifairError, match="is damaged; restore it from a backup"):
-        world.drive()
-    path.write_bytes(b"")
-    with pytest.raises(MotifairError, match="is damaged; restore it from a backup"):
-        world.drive()
+    assert len(world.entries()) == 1
 
 
 def test_every_entry_is_signed_by_the_operator_and_no_other_key_goes_on() -> None:

@@ -84,7 +84,10 @@ def test_a_state_of_an_earlier_format_is_refused(tmp_path: Path) -> None:
     save_state(path, states[-1], history, ABOUT, final=False)
     with safe_open(path, "pt") as file:
         about = file.metadata()
-    assert about["format"] == "motifair-state-3"
+    assert about["format"] == "motifair-state-4"
+    del about["sha256"]
+    save_file(load_file(path), path, {**about, "format": "motifair-state-3"})
+    assert load_history(path, ABOUT)[0] == 1
     save_file(load_file(path), path, {**about, "format": "motifair-state-2"})
     with pytest.raises(MotifairError, match="another version of motifair"):
         load_history(path, ABOUT)

@@ -72,7 +72,7 @@ def test_entries_with_equal_hashes_are_equal(one: Entry, other: Entry) -> None:
 
 CHANGES: dict[str, object] = {
     "run": "other", "number": 9, "kind": "terms", "round": 9, "settled": False, "budget": 9,
-    "terms": "{}", "lines": (), "previous": "1" * 64,
+    "terms": "{}", "lines": (), "previous": "1" * 64, "position": "1" * 64,
 }  # fmt: skip
 LINE_CHANGES: dict[str, object] = {
     "agent": "other", "status": "rejected", "reason": "late", "value": 9, "alignment": None,

@@ -6,6 +6,7 @@ crash) gets the same answer, and nothing is trained twice.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,8 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from motifair.consortium.member_data import MemberData
@@ -35,11 +34,14 @@ from motifair.errors import MotifairError
 from motifair.federation.agents import Agents, AgentsState, local_training, own_seed
 from motifair.federation.protocol import Downloads
 from motifair.federation.state import agent_tensors, read_agents
-from motifair.files import write_atomic
+from motifair.federation.tensor_file import DamagedFileError, read_tensors, write_tensors
 from motifair.learning.randomness import stream_keys
 from motifair.methods import make_method
 from motifair.statements.verification import head_line, signed_message
 
+logger = logging.getLogger(__name__)
+
+FORMAT = "motifair-round-2"  # of a stored round; those before had no checksum
 CPU = torch.device("cpu")
 ROUNDS_KEPT = 3
 OTHER_TERMS = "the server's terms are not those this member agreed to"
@@ -73,7 +75,7 @@ class MemberAgent:
         seed: int,
     ) -> None:
         self.name, self.terms, self.data, self.folder = name, terms, data, folder
-        self.sign = sign
+        self.sign, self._seed = sign, digest(str(seed).encode())
         self.method = make_method(terms.config)
         self.agents = Agents(
             stream_keys(seed, [name], CPU),
@@ -95,7 +97,7 @@ class MemberAgent:
         download = Download.decode(task)
         self._check(download)
         path = self._path(download.run, download.round)
-        stored = _read(path)
+        stored = self._stored(path)
         if stored is None or stored.task != digest(task):
             if self.terms.privacy.noisy:
                 self._refuse_lost(download)
@@ -107,7 +109,7 @@ class MemberAgent:
             stored = StoredRound(digest(task), answer, state, before)
             path.parent.mkdir(parents=True, exist_ok=True)
             self._keep_head(download)
-            _write(path, stored)
+            self._write(path, stored)
             self._path(download.run, download.round - ROUNDS_KEPT).unlink(missing_ok=True)
         return stored.answer
 
@@ -116,8 +118,11 @@ class MemberAgent:
         last = max(self._rounds(run), default=None)
         if last is None:
             raise MotifairError(f"'{self.name}' has not taken part in run {run} yet.")
-        kept = _read(self._path(run, last))
-        assert kept is not None
+        kept = self._stored(self._path(run, last))
+        if kept is None:
+            raise MotifairError(
+                f"{self._path(run, last)} is damaged; restore a backup of the state."
+            )
         return last, kept.state
 
     def _check(self, download: Download) -> None:
@@ -193,10 +198,14 @@ class MemberAgent:
         """Return the state after the last saved round, updated with what the server sent.
 
         An agent that was absent continues from its own model, or from the server's if it was sent.
+        One whose last state is lost or damaged asks for the server's, and is absent for a round.
         """
-        earlier = [r for r in self._rounds(download.run) if r < download.round]
-        kept = _read(self._path(download.run, max(earlier))) if earlier else None
-        if kept is None and download.weights is None:
+        earlier = sorted(
+            (r for r in self._rounds(download.run) if r < download.round), reverse=True
+        )
+        states = [self._stored(self._path(download.run, r)) for r in earlier]
+        kept = next((s for s in states if s is not None), None)
+        if (kept is None or kept is not states[0]) and download.weights is None:
             raise MotifairError(f"no state of an earlier round; {LOST}")
         if kept is None:
             fresh = self._start()
@@ -254,41 +263,36 @@ class MemberAgent:
                 file.flush()
                 os.fsync(file.fileno())
 
+    def _write(self, path: Path, kept: StoredRound) -> None:
+        tensors = {
+            **agent_tensors(kept.state),
+            "before": kept.before,
+            "answer": torch.from_numpy(np.frombuffer(kept.answer, np.uint8).copy()),
+        }
+        write_tensors(path, tensors, {"format": FORMAT, "task": kept.task, "seed": self._seed})
+
+    def _stored(self, path: Path) -> StoredRound | None:
+        """Read a stored round; None if there is none, or it is damaged or made with another seed.
+
+        Another seed would train on what were test graphs.
+        """
+        if not path.exists():
+            return None
+        try:
+            about, tensors = read_tensors(path, FORMAT, "it counts as lost")
+        except DamagedFileError as error:
+            logger.warning("%s", error)
+            return None
+        if (about.get("format"), about.get("seed")) != (FORMAT, self._seed):
+            return None
+        answer = tensors["answer"].numpy().tobytes()
+        return StoredRound(about["task"], answer, read_agents(tensors), tensors["before"])
+
     def _path(self, run: str, round: int) -> Path:
         return self.folder / run / f"round-{round:06}.safetensors"
 
     def _rounds(self, run: str) -> list[int]:
         return [int(p.stem[6:]) for p in (self.folder / run).glob("round-*.safetensors")]
-
-
-def _write(path: Path, kept: StoredRound) -> None:
-    tensors = {
-        **agent_tensors(kept.state),
-        "before": kept.before.clone(),
-        "answer": torch.from_numpy(np.frombuffer(kept.answer, np.uint8).copy()),
-    }
-    whole = {n: t.detach().clone().contiguous() for n, t in tensors.items()}
-    about = {"task": kept.task}
-    write_atomic(path, lambda temporary: save_file(whole, temporary, about))
-
-
-def _read(path: Path) -> StoredRound | None:
-    """Read a stored round; None if there is none."""
-    if not path.exists():
-        return None
-    try:
-        tensors = load_file(path)
-        answer = tensors["answer"].numpy().tobytes()
-        return StoredRound(_metadata(path)["task"], answer, read_agents(tensors), tensors["before"])
-    except (SafetensorError, OSError, KeyError) as error:
-        raise MotifairError(
-            f"{path} is damaged; delete it, and the round is computed again."
-        ) from error
-
-
-def _metadata(path: Path) -> dict[str, str]:
-    with safe_open(path, "pt") as file:
-        return file.metadata() or {}
 
 
 def _tensor(array: np.ndarray | None) -> Tensor:

@@ -144,7 +144,12 @@ def _secret(state: Path) -> int:
     state.mkdir(parents=True, exist_ok=True)
     if not path.exists():
         write_atomic(path, _draw)
-    return int(path.read_text())
+    try:
+        return int(path.read_text())
+    except ValueError:
+        raise MotifairError(
+            f"{path} is damaged; restore it from a backup, or delete it, and the agent starts anew."
+        ) from None
 
 
 def _draw(path: Path) -> None:

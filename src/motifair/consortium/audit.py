@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from motifair.consortium.coordinator import Coordinator, RunCheckpoint
@@ -13,6 +14,9 @@ from motifair.errors import MotifairError
 from motifair.statements.accounts import Accounts
 from motifair.statements.entry import AgreedTerms, Entry, Line
 from motifair.statements.verification import Mismatch, Verdict
+
+Read = Callable[[int, Mapping[str, bytes]], dict[str, bytes]]
+"""Return the uploads with which agents answered these tasks of a round."""
 
 
 def audit(terms: FederationTerms, folder: Path, entries: Sequence[Entry]) -> Verdict:
@@ -26,7 +30,7 @@ def audit(terms: FederationTerms, folder: Path, entries: Sequence[Entry]) -> Ver
     accounts, checkpoint = Accounts(run), None
     rounds = 0
     for entry in entries:
-        made = _recompute(terms, folder, entry, checkpoint, accounts)
+        made = recompute(terms, partial(retained, folder), entry, checkpoint, accounts)
         if made.entry != entry:
             return Verdict(run, entry.number, rounds, accounts.head, _difference(entry, made.entry))
         accounts.add(entry)
@@ -34,14 +38,32 @@ def audit(terms: FederationTerms, folder: Path, entries: Sequence[Entry]) -> Ver
     return Verdict(run, len(entries), rounds, accounts.head)
 
 
-def _recompute(
+def rebuild(
+    terms: FederationTerms, read: Read, entries: Sequence[Entry], checkpoint: RunCheckpoint | None
+) -> RunCheckpoint:
+    """Return the checkpoint after the last entry from an earlier one, or from none.
+
+    Raise MotifairError if the uploads do not give the entries.
+    """
+    done = 0 if checkpoint is None else checkpoint.entry.number + 1
+    accounts = Accounts.of(entries[0].run, entries[:done])
+    for entry in entries[done:]:
+        checkpoint = recompute(terms, read, entry, checkpoint, accounts)
+        if checkpoint.entry.hash != entry.hash:
+            raise MotifairError(f"The uploads of round {entry.round} do not give its entry.")
+        accounts.add(entry)
+    assert checkpoint is not None
+    return checkpoint
+
+
+def recompute(
     terms: FederationTerms,
-    folder: Path,
+    read: Read,
     entry: Entry,
     checkpoint: RunCheckpoint | None,
     accounts: Accounts,
 ) -> RunCheckpoint:
-    """Return the checkpoint after an entry, from the one before it."""
+    """Return the checkpoint after an entry, from the one before it and the uploads."""
     if entry.kind == "terms":
         agreed = AgreedTerms.from_json(entry.terms)
         now = _as_agreed(terms, agreed)
@@ -49,7 +71,7 @@ def _recompute(
         before = {j.name for j in checkpoint.roster} if checkpoint else set()
         new = [name for name in now.members if name not in before]
         tasks = coordinator.invitations()
-        joined = _uploads(coordinator, folder, 0, {n: tasks[n] for n in new}, None)
+        joined = _uploads(coordinator, read, 0, {n: tasks[n] for n in new}, None)
         if checkpoint is None:
             return coordinator.open(joined, accounts)
         return coordinator.change(checkpoint, joined, accounts)
@@ -57,7 +79,7 @@ def _recompute(
         raise MotifairError("The ledger does not start with terms; verify it first.")
     coordinator = _coordinator(_as_agreed(terms, accounts.agreed), entry.run, accounts.agreed)
     present = {x.agent: checkpoint.tasks[x.agent] for x in entry.lines if x.status == "present"}
-    accepted = _uploads(coordinator, folder, entry.round, present, checkpoint)
+    accepted = _uploads(coordinator, read, entry.round, present, checkpoint)
     rejected = {x.agent: x.reason for x in entry.lines if x.status == "rejected"}
     absent = {x.agent: x.reason for x in entry.lines if x.status == "absent"}
     return coordinator.next(checkpoint, accounts, accepted, rejected, absent)[0]
@@ -74,23 +96,29 @@ def _coordinator(terms: FederationTerms, run: str, agreed: AgreedTerms) -> Coord
     return Coordinator(run, terms, agreed.members, agreed.operator)
 
 
+def retained(folder: Path, round: int, tasks: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the uploads of a round, as `retain_uploads` keeps them."""
+    sealed = {}
+    for name in tasks:
+        path = folder / "uploads" / f"{round:06}" / f"{name}.bin"
+        if not path.is_file():
+            raise MotifairError(
+                f"{path} is missing; an audit needs all uploads, which retain_uploads keeps."
+            )
+        sealed[name] = path.read_bytes()
+    return sealed
+
+
 def _uploads(
     coordinator: Coordinator,
-    folder: Path,
+    read: Read,
     round: int,
     tasks: dict[str, bytes],
     checkpoint: RunCheckpoint | None,
 ) -> dict[str, Accepted]:
     """Read and check the uploads of a round."""
-    sealed = {}
-    for name in tasks:
-        path = folder / "uploads" / f"{round:06}" / f"{name}.bin"
-        if not path.exists():
-            raise MotifairError(
-                f"{path} is missing; an audit needs all uploads, which retain_uploads keeps."
-            )
-        sealed[name] = path.read_bytes()
-    accepted, rejected = coordinator.collect(tasks, sealed, checkpoint.roster if checkpoint else ())
+    roster = checkpoint.roster if checkpoint else ()
+    accepted, rejected = coordinator.collect(tasks, read(round, tasks), roster)
     for name, reason in rejected.items():
         raise MotifairError(f"The upload of {name} in round {round} cannot be used: {reason}.")
     return accepted

@@ -1,34 +1,37 @@
-"""Checkpoints of a deployed run on disk: one file, written atomically."""
+"""Checkpoints of a deployed run on disk: the last three positions, each in a checked file."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from motifair.consortium.coordinator import JoinedMember, RunCheckpoint
 from motifair.errors import MotifairError
 from motifair.federation.belief import GraphSummary
 from motifair.federation.server import ServerState
-from motifair.files import write_atomic
+from motifair.federation.tensor_file import DamagedFileError, read_tensors, write_tensors
 from motifair.statements.entry import Entry
 
-FORMAT = "motifair-position-2"
-OLDER = ("motifair-position-1",)
+logger = logging.getLogger(__name__)
+
+FORMAT = "motifair-position-3"
+OLDER = "position.safetensors"  # the only position of formats 1 and 2
+KEPT = 3
+FIX = "an earlier one is used instead, if there is one"
 _STATE = tuple(f.name for f in fields(ServerState) if f.name != "memory")
 
 
-def save_checkpoint(path: Path, checkpoint: RunCheckpoint) -> None:
-    """Write a checkpoint atomically."""
+def save_checkpoint(folder: Path, checkpoint: RunCheckpoint) -> None:
+    """Write a checkpoint atomically, named by its entry, and delete all but the last three."""
     tensors: dict[str, Tensor] = {
-        f"server.{name}": getattr(checkpoint.server, name).clone().contiguous() for name in _STATE
+        f"server.{name}": getattr(checkpoint.server, name) for name in _STATE
     }
     for name, task in checkpoint.tasks.items():
         tensors[f"task.{name}"] = torch.from_numpy(np.frombuffer(task, np.uint8).copy())
@@ -38,41 +41,53 @@ def save_checkpoint(path: Path, checkpoint: RunCheckpoint) -> None:
         if j.summary is not None:
             tensors[f"fingerprints.{j.name}"] = torch.from_numpy(j.summary.fingerprints)
             tensors[f"wiring.{j.name}"] = torch.from_numpy(j.summary.wiring)
-    about = {
-        "format": FORMAT,
-        "roster": json.dumps(roster),
-        "entry": checkpoint.entry.to_json(),
-    }
-    write_atomic(path, lambda temporary: save_file(tensors, temporary, about))
+    about = {"format": FORMAT, "roster": json.dumps(roster), "entry": checkpoint.entry.to_json()}
+    write_tensors(folder / f"position-{checkpoint.entry.number:06}.safetensors", tensors, about)
+    for path in positions(folder)[:-KEPT]:
+        path.unlink()
 
 
-def load_checkpoint(path: Path) -> RunCheckpoint | None:
-    """Read a checkpoint; None if there is none yet."""
-    if not path.exists():
-        return None
-    try:
-        with safe_open(path, "pt") as file:
-            about = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise MotifairError(f"{path} is damaged; restore it from a backup.") from error
-    if about.get("format") in OLDER:
+def positions(folder: Path) -> list[Path]:
+    """Return the files of the positions of a run, oldest first; refuse those of older versions."""
+    if (folder / OLDER).exists():
         raise MotifairError(
-            f"{path} was written by an older version of motifair; finish the run with that "
-            "version, or start a new one."
+            f"{folder / OLDER} was written by an older version of motifair; finish the run with "
+            "that version, or start a new one."
         )
+    return sorted(folder.glob("position-*.safetensors"))
+
+
+def good_checkpoints(folder: Path) -> Iterator[RunCheckpoint]:
+    """Yield the checkpoints that are not damaged, newest first."""
+    for path in reversed(positions(folder)):
+        try:
+            yield _load(path)
+        except DamagedFileError as error:
+            logger.warning("%s", error)
+
+
+def load_checkpoint(folder: Path) -> RunCheckpoint | None:
+    """Read the newest good checkpoint of a run; None if there is none."""
+    return next(good_checkpoints(folder), None)
+
+
+def _load(path: Path) -> RunCheckpoint:
+    about, tensors = read_tensors(path, FORMAT, FIX)
     if about.get("format") != FORMAT:
-        raise MotifairError(f"{path} is not a checkpoint of a run; use another folder.")
+        raise MotifairError(f"{path} is not a position of this version; use another folder.")
     roster = tuple(
         JoinedMember(j["name"], j["graphs"], tuple(j["motifs"]), _summary(j["name"], tensors))
         for j in json.loads(about["roster"])
     )
-    return RunCheckpoint(
+    checkpoint = RunCheckpoint(
         roster,
-        ServerState(**{name: tensors[f"server.{name}"] for name in _STATE}),
+        ServerState(**{name: tensors[f"server.{name}"] for name in _STATE}, memory={}),
         {j.name: tensors[f"task.{j.name}"].numpy().tobytes() for j in roster},
         Entry.from_json(about["entry"]),
     )
+    if checkpoint.digest != checkpoint.entry.position:
+        raise DamagedFileError(f"{path} is not the position that its entry names; {FIX}.")
+    return checkpoint
 
 
 def _summary(name: str, tensors: Mapping[str, Tensor]) -> GraphSummary | None:

@@ -6,9 +6,10 @@ any saved checkpoint.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Literal, Self
 
 import numpy as np
@@ -22,13 +23,14 @@ from motifair.consortium.member_data import make_model
 from motifair.consortium.privacy import longest
 from motifair.consortium.terms import FederationTerms
 from motifair.consortium.validation import Accepted, Shape, open_upload
-from motifair.consortium.wire import FINISH, JOIN, TRAIN, BadRecordError, Download, Upload
+from motifair.consortium.wire import FINISH, JOIN, TRAIN, BadRecordError, Download, Upload, digest
 from motifair.errors import MotifairError
 from motifair.federation.belief import GraphSummary, believed_graphs
 from motifair.federation.contract import check_round
 from motifair.federation.protocol import Downloads, Uploads
 from motifair.federation.round import serve_round
 from motifair.federation.server import Record, Server, ServerState, masked_blocks
+from motifair.federation.tensor_file import tensors_digest
 from motifair.mechanism.alignment import ALIGNMENTS
 from motifair.mechanism.settlement import to_pico
 from motifair.mechanism.value import quantised
@@ -77,6 +79,12 @@ class RunCheckpoint:
         """Number of rounds done."""
         return self.entry.round
 
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the checkpoint without its entry, which holds this digest."""
+        tasks = {name: Download.decode(task) for name, task in self.tasks.items()}
+        return _position(self.roster, self.server, tasks)
+
 
 class Coordinator:
     """Computes the rounds of one run for the members of `terms`.
@@ -115,9 +123,8 @@ class Coordinator:
         entry = accounts.agree(self.agreed)
         nothing = torch.zeros(len(roster), len(state.weights))
         downloads = Downloads(nothing, torch.ones(len(roster)), *server.for_agents(state))
-        return RunCheckpoint(
-            roster, state, self._tasks(roster, state, downloads, entry, set()), entry
-        )
+        tasks = self._tasks(roster, state, downloads, entry, set())
+        return _checkpoint(roster, state, tasks, entry)
 
     def change(
         self, checkpoint: RunCheckpoint, accepted: Mapping[str, Accepted], accounts: Accounts
@@ -140,10 +147,9 @@ class Coordinator:
         downloads = Downloads(nothing, torch.ones(len(roster)), *server.for_agents(state))
         tasks = self._tasks(roster, state, downloads, entry, set(new))
         for name in stayed:  # their pending rewards are still to be sent
-            pending, task = Download.decode(checkpoint.tasks[name]), Download.decode(tasks[name])
-            about = {f: getattr(task, f) for f in ("task", "terms", "number", "head")}
-            tasks[name] = replace(pending, **about).encode()
-        return RunCheckpoint(roster, state, tasks, entry)
+            pending, task = Download.decode(checkpoint.tasks[name]), tasks[name]
+            tasks[name] = replace(pending, task=task.task, terms=task.terms)
+        return _checkpoint(roster, state, tasks, entry)
 
     def _carry_over(
         self, checkpoint: RunCheckpoint, roster: Sequence[JoinedMember], server: Server
@@ -254,7 +260,7 @@ class Coordinator:
         away = {j.name for j in roster if idle or j.name not in accepted}
         behind = away if self.method.returning == "server" else lost
         tasks = self._tasks(roster, state, downloads, entry, behind)
-        return RunCheckpoint(roster, state, tasks, entry), record
+        return _checkpoint(roster, state, tasks, entry), record
 
     def server(self, roster: Sequence[JoinedMember]) -> Server:
         """Return the server for these members."""
@@ -377,7 +383,7 @@ class Coordinator:
         downloads: Downloads,
         entry: Entry,
         behind: set[str],
-    ) -> dict[str, bytes]:
+    ) -> dict[str, Download]:
         """Return the task of each agent, with its own reward or, if it is `behind`, a model."""
         round = entry.round + 1
         last = round > self.terms.config.rounds
@@ -388,7 +394,6 @@ class Coordinator:
         tasks = {}
         for i, j in enumerate(roster):
             task = self._task(j.name, FINISH if last else TRAIN, round)
-            task = replace(task, number=entry.number, head=entry.hash)
             if weights is not None and j.name in behind:
                 task = replace(task, weights=weights[i].float().numpy())
             else:
@@ -401,7 +406,7 @@ class Coordinator:
                     prototypes=downloads.prototypes[own].float().numpy(),
                     active=downloads.active[own].numpy(),
                 )
-            tasks[j.name] = task.encode()
+            tasks[j.name] = task
         return tasks
 
     def _task(self, name: str, task: str, round: int) -> Download:
@@ -430,6 +435,36 @@ class Coordinator:
             measures = measure_count(labels=self.terms.schema.features == "label")
             return Shape(prototypes=prototypes, fingerprints=upload.graphs, wiring=measures)
         return Shape(size, size if self.method.uses_gradients else None, prototypes)
+
+
+def _checkpoint(
+    roster: tuple[JoinedMember, ...],
+    server: ServerState,
+    tasks: Mapping[str, Download],
+    entry: Entry,
+) -> RunCheckpoint:
+    """Return a checkpoint whose entry names its digest, and whose tasks name that entry."""
+    entry = replace(entry, position=_position(roster, server, tasks))
+    sent = {
+        name: replace(task, number=entry.number, head=entry.hash).encode()
+        for name, task in tasks.items()
+    }
+    return RunCheckpoint(roster, server, sent, entry)
+
+
+def _position(
+    roster: Sequence[JoinedMember], server: ServerState, tasks: Mapping[str, Download]
+) -> str:
+    """Return the digest of a position; tasks count without the entry that they name."""
+    tensors = {name: t for name, t in vars(server).items() if name != "memory"}
+    about = {}
+    for j in roster:
+        task = replace(tasks[j.name], number=-1, head="")
+        about[j.name] = f"{j.graphs} {digest(task.encode())} {json.dumps(j.motifs)}"
+        if j.summary is not None:
+            tensors[f"fingerprints.{j.name}"] = torch.from_numpy(j.summary.fingerprints)
+            tensors[f"wiring.{j.name}"] = torch.from_numpy(j.summary.wiring)
+    return tensors_digest(tensors, about)
 
 
 def _status(

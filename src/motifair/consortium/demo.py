@@ -19,7 +19,7 @@ from motifair.consortium.checkpoint import load_checkpoint
 from motifair.consortium.coordinator import Coordinator
 from motifair.consortium.operate import progress, run_federation
 from motifair.consortium.operator_folder import OPERATOR, SERVER, OperatorFolder
-from motifair.consortium.rounds import CHECKPOINT, RunDriver
+from motifair.consortium.rounds import RunDriver
 from motifair.consortium.store.ledger import open_ledger
 from motifair.consortium.transports.inprocess import InProcess
 from motifair.errors import MotifairError
@@ -167,7 +167,7 @@ def empty_round(operator: OperatorFolder, rounds: int, tell: Tell) -> float:
     """Return the median seconds of a round in which agents only echo their tasks."""
     from motifair.consortium.transports.nvflare.segments import run_segment
 
-    checkpoint = load_checkpoint(operator.run(RUN) / CHECKPOINT)
+    checkpoint = load_checkpoint(operator.run(RUN))
     assert checkpoint is not None
     size = max(len(task) for task in checkpoint.tasks.values())
     with running(operator, "motifair.consortium.transports.echo:make_echo", tell):

@@ -12,7 +12,7 @@ from typing import Any
 from motifair.consortium.checkpoint import load_checkpoint
 from motifair.consortium.driver import DRIVER
 from motifair.consortium.operator_folder import OPERATOR, OperatorFolder
-from motifair.consortium.rounds import CHECKPOINT, RESULT
+from motifair.consortium.rounds import RESULT
 from motifair.consortium.store.ledger import open_ledger
 from motifair.consortium.terms import NAME
 from motifair.errors import MotifairError
@@ -41,7 +41,7 @@ class RunStatus:
 
 def status(operator: OperatorFolder, run: str) -> RunStatus:
     """Return the progress of a run, from its files."""
-    checkpoint = load_checkpoint(operator.run(run) / CHECKPOINT)
+    checkpoint = load_checkpoint(operator.run(run))
     finished = (operator.run(run) / RESULT).exists()
     return RunStatus(None if checkpoint is None else checkpoint.entry, finished)
 

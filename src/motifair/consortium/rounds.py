@@ -4,6 +4,10 @@ After each round the checkpoint is saved with the round's entry, and then the en
 the ledger, where appending is idempotent. A run that continues from a saved checkpoint appends its
 entry again first. A round that was not saved is repeated, with the same result, since agents reply
 to the same task with the same bytes.
+
+The last three positions are kept. A run continues from the newest that is not damaged and is in
+the ledger's history; rounds after it are computed again from the uploads, and must give the same
+entries.
 """
 
 from __future__ import annotations
@@ -17,7 +21,8 @@ from pathlib import Path
 import torch
 
 from motifair.consortium.agent import OTHER_TERMS
-from motifair.consortium.checkpoint import load_checkpoint, save_checkpoint
+from motifair.consortium.audit import rebuild, retained
+from motifair.consortium.checkpoint import good_checkpoints, save_checkpoint
 from motifair.consortium.coordinator import Coordinator, RunCheckpoint
 from motifair.consortium.live import LIVE, LiveStatusWriter
 from motifair.consortium.store.lease import LedgerUnavailable
@@ -27,9 +32,9 @@ from motifair.consortium.validation import Accepted
 from motifair.errors import MotifairError
 from motifair.files import write_atomic, write_json
 from motifair.statements.accounts import Accounts
-from motifair.statements.entry import Entry
+from motifair.statements.entry import GENESIS, Entry
 
-CHECKPOINT, RESULT = "position.safetensors", "result.json"
+RESULT = "result.json"
 JOIN_TRIES = 3
 PATIENCE = 600.0  # seconds that a ledger may be unavailable before the run ends
 
@@ -64,17 +69,8 @@ class RunDriver:
             return self._continue(rounds)
 
     def _continue(self, rounds: int | None) -> bool:
-        checkpoint = load_checkpoint(self.folder / CHECKPOINT)
-        if checkpoint is None:
-            checkpoint = self._open()
-        else:
-            self._append(checkpoint.entry)
+        checkpoint = self._recover() or self._open()
         accounts = self._accounts()
-        if accounts.head != checkpoint.entry.hash:
-            raise MotifairError(
-                f"The ledger is ahead of {self.folder / CHECKPOINT}; "
-                "put back the newest copy of that file, or start a new run."
-            )
         if accounts.agreed.operator not in ("", self.coordinator.operator):
             raise MotifairError(
                 f"The terms of run {self.coordinator.run} name another operator's key; put back "
@@ -92,15 +88,49 @@ class RunDriver:
         self._finish(checkpoint)
         return True
 
-    def _open(self) -> RunCheckpoint:
-        accounts = self._accounts()
-        if accounts.entries:
+    def _recover(self) -> RunCheckpoint | None:
+        """Return the checkpoint of the ledger's last entry; None if there is no entry.
+
+        Entries of saved positions that the ledger lacks are appended. Without a good position of
+        the last entry it is rebuilt from an earlier one, or from the start, by the uploads.
+        """
+        saved = list(good_checkpoints(self.folder))[::-1]
+        entries = list(self.ledger.entries(self.coordinator.run))
+        for entry in missing_entries(saved, entries):
+            self._append(entry)
+            entries.append(entry)
+        if not entries:
+            return None
+        hashes = {entry.hash for entry in entries}
+        fitting = [c for c in saved if c.entry.hash in hashes]
+        newest = fitting[-1] if fitting else None
+        if newest is not None and newest.entry.hash == entries[-1].hash:
+            return newest
+        try:
+            rebuilt = rebuild(self.coordinator.terms, self._earlier, entries, newest)
+        except MotifairError as error:
             raise MotifairError(
-                f"The ledger has run {self.coordinator.run} already, but there is no "
-                f"{self.folder / CHECKPOINT}; put back a copy of it, or start a new run."
+                f"No position in {self.folder} is good and fits the ledger, and it cannot be "
+                f"rebuilt ({str(error).rstrip('.')}); restore a backup of the folder, or start "
+                "a new run."
+            ) from error
+        save_checkpoint(self.folder, rebuilt)
+        return rebuilt
+
+    def _earlier(self, round: int, tasks: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Return earlier uploads: retained, or sent again, since agents keep their last rounds."""
+        if self.coordinator.terms.retain_uploads:
+            return retained(self.folder, round, tasks)
+        replies, failures = self._exchange(round, tasks)
+        for name, reason in failures.items():
+            raise MotifairError(
+                f"'{name}' did not send its upload of round {round} again: {reason}"
             )
+        return replies
+
+    def _open(self) -> RunCheckpoint:
         joined = self._join(self.coordinator.terms.members)
-        return self._save(self.coordinator.open(joined, accounts))
+        return self._save(self.coordinator.open(joined, self._accounts()))
 
     def _change(self, checkpoint: RunCheckpoint) -> RunCheckpoint:
         """Let new members join; return the checkpoint with the new members, terms and keys."""
@@ -143,7 +173,7 @@ class RunDriver:
 
     def _save(self, checkpoint: RunCheckpoint) -> RunCheckpoint:
         """Save a checkpoint, append its entry to the ledger, and return it."""
-        save_checkpoint(self.folder / CHECKPOINT, checkpoint)
+        save_checkpoint(self.folder, checkpoint)
         self._append(checkpoint.entry)
         return checkpoint
 
@@ -207,6 +237,28 @@ class RunDriver:
         folder.mkdir(parents=True, exist_ok=True)
         for name, sealed in replies.items():
             write_atomic(folder / f"{name}.bin", sealed)
+
+
+def missing_entries(saved: Sequence[RunCheckpoint], entries: Sequence[Entry]) -> list[Entry]:
+    """Return the entries of saved positions, oldest first, that follow the last one of a ledger.
+
+    Refuse a position that is ahead of the ledger and does not follow: to continue from an older one
+    would write a second history.
+    """
+    number, head = (entries[-1].number, entries[-1].hash) if entries else (-1, GENESIS)
+    missing: list[Entry] = []
+    for entry in (c.entry for c in saved):
+        if (entry.number, entry.previous) == (number + 1, head):
+            missing.append(entry)
+            number, head = entry.number, entry.hash
+        elif entry.number > number:
+            raise MotifairError(
+                f"The position of entry {entry.number} does not follow the last entry of the "
+                f"ledger, {number} ({head[:16]}). The positions and the ledger belong to different "
+                "histories: restore the ledger or the positions that the server had before, or "
+                "start a new run."
+            )
+    return missing
 
 
 def server_model(coordinator: Coordinator, checkpoint: RunCheckpoint) -> torch.Tensor:

@@ -7,7 +7,7 @@ from pathlib import Path
 from motifair.config import make_config
 from motifair.consortium.checkpoint import load_checkpoint
 from motifair.consortium.operator_folder import OperatorFolder
-from motifair.consortium.rounds import CHECKPOINT, RESULT
+from motifair.consortium.rounds import RESULT
 from motifair.consortium.store.ledger import open_ledger
 from motifair.errors import MotifairError
 from motifair.files import read_json
@@ -21,7 +21,7 @@ def read_deployed(folder: Path, run: str | None = None) -> Source:
     operator = OperatorFolder(folder)
     entries, verdict = _read(operator.ledger, run)
     name = entries[0].run
-    checkpoint = load_checkpoint(operator.run(name) / CHECKPOINT)
+    checkpoint = load_checkpoint(operator.run(name))
     roster = () if checkpoint is None else checkpoint.roster
     path = operator.run(name) / RESULT
     terms = next(AgreedTerms.from_json(e.terms) for e in reversed(entries) if e.kind == "terms")

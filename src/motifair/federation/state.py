@@ -9,18 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from motifair.errors import MotifairError
 from motifair.federation.agents import AgentsState
 from motifair.federation.history import COLUMNS, History
 from motifair.federation.server import ServerState
-from motifair.files import write_atomic
+from motifair.federation.tensor_file import read_tensors, write_tensors
 from motifair.learning.adam import Moments
 
-FORMAT = "motifair-state-3"
+FORMAT, UNCHECKED = "motifair-state-4", "motifair-state-3"
 SERVER_TENSORS = tuple(f.name for f in fields(ServerState) if f.name not in ("round", "memory"))
 
 
@@ -46,7 +44,7 @@ class FederationState:
 def save_state(
     path: Path, state: FederationState, history: History, about: Mapping[str, Any], *, final: bool
 ) -> None:
-    """Write state and history to one safetensors file, atomically.
+    """Write state and history to one checked safetensors file, atomically.
 
     `about` says whose state it is and must match on loading. A final state is kept for its models,
     without the optimiser's moments, which nothing reads any more.
@@ -65,27 +63,13 @@ def save_state(
         "side_by_side": str(history.side_by_side),
         "about": json.dumps(about, sort_keys=True),
     }
-    write_atomic(path, lambda temporary: save_file(_plain(tensors), temporary, metadata))
-
-
-def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors as safetensors takes them: on the host, whole, no memory under two names."""
-    named: dict[str, Tensor] = {}
-    seen: set[int] = set()
-    for name, tensor in tensors.items():
-        plain = tensor.detach().cpu().contiguous()
-        whole = plain.nbytes == plain.untyped_storage().nbytes()
-        if not whole or plain.data_ptr() in seen:
-            plain = plain.clone()
-        seen.add(plain.data_ptr())
-        named[name] = plain
-    return named
+    write_tensors(path, tensors, metadata)
 
 
 def load_history(path: Path, about: Mapping[str, Any]) -> tuple[int, History]:
     """Read how far a saved state is and its history; refuse one of another run."""
-    metadata, tensors = _read(path, "history.")
-    if metadata.get("format") != FORMAT:
+    metadata, tensors = _read(path)
+    if metadata.get("format") not in (FORMAT, UNCHECKED):
         raise MotifairError(
             f"{path} was written by another version of motifair; use another out folder, or delete "
             "this one."
@@ -108,7 +92,7 @@ def load_history(path: Path, about: Mapping[str, Any]) -> tuple[int, History]:
 
 def load_state(path: Path, device: torch.device) -> FederationState:
     """Read the state itself; a final one has no moments and cannot be continued."""
-    metadata, tensors = _read(path, "")
+    metadata, tensors = _read(path)
     tensors = {name: t.to(device) for name, t in tensors.items()}
     server = ServerState(
         round=torch.tensor(int(metadata["round"]), device=device),
@@ -147,12 +131,5 @@ def read_agents(tensors: Mapping[str, Tensor], prefix: str = "agents.") -> Agent
     )
 
 
-def _read(path: Path, prefix: str) -> tuple[dict[str, str], dict[str, Tensor]]:
-    try:
-        with safe_open(str(path), "pt") as file:
-            names = [name for name in file.keys() if name.startswith(prefix)]  # noqa: SIM118
-            return file.metadata() or {}, {name: file.get_tensor(name) for name in names}
-    except (SafetensorError, OSError) as error:
-        raise MotifairError(
-            f"{path} cannot be read ({error}); delete it to do that part of the run again."
-        ) from error
+def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    return read_tensors(path, FORMAT, "delete it to do that part of the run again")

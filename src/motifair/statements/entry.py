@@ -137,8 +137,11 @@ class Entry:
     Entries are numbered from 0, rounds from 1; `round` of an entry with terms is the number of
     rounds before it. `budget` is the amount available in the round, including what was carried
     over from rounds that were not settled. `terms` is the JSON of an `AgreedTerms`, '' in rounds.
-    `previous` is the hash of the entry before. `recorded` is the hash stored with the entry in a
-    database, None elsewhere; `signature` is the operator's signature of the hash, in hex.
+    `previous` is the hash of the entry before. `position` is the SHA-256 of the server's state
+    after the entry, '' in simulations and in older ledgers; entries that differ only in it are
+    equal, since processors may differ in its last digits. `recorded` is the hash stored with the
+    entry in a database, None elsewhere; `signature` is the operator's signature of the hash, in
+    hex.
     """
 
     run: str
@@ -150,6 +153,7 @@ class Entry:
     terms: str
     lines: tuple[Line, ...]
     previous: str
+    position: str = field(default="", compare=False)
     recorded: str | None = field(default=None, compare=False)
     signature: str = field(default="", compare=False)
 
@@ -192,6 +196,8 @@ class Entry:
             yield "", "an entry with terms has no lines and pays nothing"
         if self.kind == "round" and self.terms:
             yield "", "a round has no terms of its own"
+        if not re.fullmatch(r"([0-9a-f]{64})?", self.position):
+            yield "", "position is not a SHA-256 in hex"
         if not re.fullmatch(r"([0-9a-f]{2})*", self.signature):
             yield "", "the operator's signature is not in hex"
         for line in self.lines:
@@ -199,6 +205,8 @@ class Entry:
 
     def _content(self) -> dict[str, Any]:
         plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in NOT_HASHED}
+        if not self.position:
+            del plain["position"]
         return plain | {"lines": [_plain(line) for line in self.lines]}
 
 

@@ -278,7 +278,7 @@ def test_an_older_ledger_is_brought_up_to_date_by_its_server(
     for source in (Path(migrations.__file__).parent / "versions").glob("v*.py"):
         (steps / source.name).write_text(source.read_text())
     (steps / "v999_next.py").write_text(
-        "from alembic import op\nrevision = '999'\ndown_revision = '002'\n"
+        "from alembic import op\nrevision = '999'\ndown_revision = '003'\n"
         "def upgrade():\n    op.execute('CREATE TABLE more (number INTEGER)')\n"
     )
     monkeypatch.setattr(migrations, "__file__", str(steps.parent / "__init__.py"))

@@ -196,11 +196,10 @@ def _statement(context: AppContext, view: View, agent: str, form: Form) -> str |
 def _roster(context: AppContext, run: str) -> tuple[dict[str, int], dict[str, tuple[str, ...]]]:
     """Return how many graphs and which motifs each agent has, where the run's folder is known."""
     from motifair.consortium.checkpoint import load_checkpoint
-    from motifair.consortium.rounds import CHECKPOINT
 
     folder = context.watcher.folder(run)
     try:
-        checkpoint = None if folder is None else load_checkpoint(folder / CHECKPOINT)
+        checkpoint = None if folder is None else load_checkpoint(folder)
     except MotifairError:
         checkpoint = None
     roster = () if checkpoint is None else checkpoint.roster

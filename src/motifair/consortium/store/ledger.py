@@ -30,7 +30,10 @@ METADATA = sa.MetaData()
 ENTRIES = sa.Table(
     "entries",
     METADATA,
-    *(sa.Column(n, sa.Text) for n in ("run", "kind", "terms", "previous", "hash", "signature")),
+    *(
+        sa.Column(n, sa.Text)
+        for n in ("run", "kind", "terms", "previous", "hash", "signature", "position")
+    ),
     *(sa.Column(n, WHOLE) for n in ("number", "round", "settled", "budget")),
 )
 LINES = sa.Table(
@@ -45,6 +48,7 @@ LINES = sa.Table(
         for n in ("number", "value", "alignment", "diversity", "compensation", "kept", "payoff")
     ),
 )
+SINCE = {"signature": "002", "position": "003"}  # schemas that added columns
 BUSY = 10_000  # milliseconds that SQLite waits for another writer
 # Detect a dead connection in half a minute rather than a quarter of an hour.
 POSTGRES_OPTIONS = {
@@ -61,10 +65,10 @@ class Ledger:
 
     def __init__(self, engine: Engine, name: str, revision: str, *, write: bool) -> None:
         self.engine, self.name, self.write = engine, name, write
-        # A ledger of motifair 0.1 has no column for signatures, and can still be read.
-        unsigned = sa.literal("").label("signature")
+        # Older ledgers can still be read: their missing columns are empty.
         self._columns = [
-            unsigned if revision == "001" and c is ENTRIES.c.signature else c for c in ENTRIES.c
+            sa.literal("").label(c.name) if revision < SINCE.get(c.name, "") else c
+            for c in ENTRIES.c
         ]
         self._leases: dict[str, Lease] = {}
 

@@ -12,7 +12,7 @@ from sqlalchemy.exc import ProgrammingError
 
 from motifair.errors import MotifairError
 
-READABLE = ("001",)  # older schemas that can be read without migration
+READABLE = ("001", "002")  # older schemas that can be read without migration
 
 
 def upgrade(connection: Connection, name: str) -> str:
