@@ -109,14 +109,18 @@ def honest(name: str, task: Download, answer: Answer) -> bytes:
     return answer()
 
 
-def away(pattern: Mapping[str, Any], *, late: bool = False) -> Meddle:
-    """Make agents absent in the rounds of `pattern`; if `late`, they train, but answer too late."""
+def away(pattern: Mapping[str, Any], *, late: bool = False, bad: bool = False) -> Meddle:
+    """Make agents absent in the rounds of `pattern`; if `late`, they train, but answer too late;
+    if `bad`, they answer with nonsense, so that a round below the quorum does not wait for them.
+    """
 
     def meddle(name: str, task: Download, answer: Answer) -> bytes:
         if task.round not in pattern.get(name, ()):
             return answer()
         if late:
             answer()
+        if bad:
+            return b"nonsense"
         raise Away("no answer today")
 
     return meddle

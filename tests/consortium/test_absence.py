@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from deployed import NAMES, VOTED, Answer, Meddle, World, away, opened, sealed, terms_of
+from deployed import NAMES, VOTED, Answer, Away, Meddle, World, away, opened, sealed, terms_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import naive
 
+from motifair.consortium import rounds as rounds_module
 from motifair.consortium.agent import LOST
 from motifair.consortium.coordinator import JoinedMember
 from motifair.consortium.wire import Download
@@ -344,7 +345,7 @@ def test_a_site_that_lost_its_folder_gets_a_model_in_the_round_after(method: str
 
 @cache
 def no_quorum_in_2() -> World:
-    return finished(away({ME: {2}, "bank-c": {2}}), quorum=3)
+    return finished(away({ME: {2}, "bank-c": {2}}, bad=True), quorum=3)
 
 
 def test_below_the_quorum_nothing_is_settled_and_the_budget_is_carried_over() -> None:
@@ -359,7 +360,7 @@ def test_below_the_quorum_nothing_is_settled_and_the_budget_is_carried_over() ->
 
 
 def test_below_the_quorum_everything_stays_as_it_was() -> None:
-    world = new_world(away({ME: {2}, "bank-c": {2}}), quorum=3)
+    world = new_world(away({ME: {2}, "bank-c": {2}}, bad=True), quorum=3)
     world.drive(rounds=1)
     before = world.checkpoint().server
     world.drive(rounds=1)
@@ -372,7 +373,7 @@ def test_below_the_quorum_everything_stays_as_it_was() -> None:
         assert not Download.decode(world.checkpoint().tasks[name]).reward.any()  # type: ignore[union-attr]
     statuses = {line.agent: line.status for line in world.rounds()[1].lines}
     assert statuses == {
-        "bank-a": "present", "bank-b": "present", "bank-c": "absent", ME: "absent",
+        "bank-a": "present", "bank-b": "present", "bank-c": "rejected", ME: "rejected",
     }  # fmt: skip
 
 
@@ -384,7 +385,7 @@ def test_a_round_below_the_quorum_is_no_history() -> None:
 
 
 def test_with_averaging_all_stand_at_the_servers_model_after_a_round_below_the_quorum() -> None:
-    world = new_world(away({ME: {2}, "bank-c": {2}}), quorum=3, method="fedavg")
+    world = new_world(away({ME: {2}, "bank-c": {2}}, bad=True), quorum=3, method="fedavg")
     world.drive(rounds=2)
     weights = world.checkpoint().server.weights.float()
     world.drive(rounds=1)
@@ -392,8 +393,55 @@ def test_with_averaging_all_stand_at_the_servers_model_after_a_round_below_the_q
         torch.testing.assert_close(world.kept(name, 3).before[0], weights, msg=name)
 
 
-def test_everybody_may_be_away_for_a_while() -> None:
-    world = finished(away({name: {1, 2} for name in NAMES}), quorum=1)
+def hanging(times: int, *names: str) -> tuple[Meddle, list[str]]:
+    """Let agents miss the first `times` exchanges of round 2; also return who was asked in it."""
+    asked: list[str] = []
+
+    def meddle(name: str, task: Download, answer: Answer) -> bytes:
+        if task.round == 2:
+            asked.append(name)
+            if name in names and asked.count(name) <= times:
+                raise Away("no answer today")
+        return answer()
+
+    return meddle, asked
+
+
+def test_a_round_waits_for_its_quorum_and_goes_on_by_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    undisturbed = finished(away({}), quorum=3)
+    naps: list[float] = []
+    monkeypatch.setattr(rounds_module.time, "sleep", naps.append)
+    for hang in (NAMES, NAMES[1:]):
+        naps.clear()
+        meddle, asked = hanging(5, *hang)
+        world = finished(meddle, quorum=3)
+        assert [e.to_json() for e in world.entries()] == [
+            e.to_json() for e in undisturbed.entries()
+        ]
+        assert {name: asked.count(name) for name in NAMES} == {
+            name: 6 if name in hang else 1 for name in NAMES
+        }
+        assert len(naps) == 5
+        assert 0 < max(naps) <= rounds_module.PAUSE
+
+
+def test_who_needs_a_model_is_not_waited_for() -> None:
+    """It gets one with the next round, so a round in which too few are left must end."""
+
+    def meddle(name: str, task: Download, answer: Answer) -> bytes:
+        if task.round == 2 and name in NAMES[1:]:
+            raise Away(f"no state; {LOST}")
+        return answer()
+
+    world = finished(meddle, quorum=2)
+    assert [e.settled for e in world.rounds()] == [True, False, True, True]
+    assert verify(world.entries()).fits
+
+
+def test_everybody_may_fail_for_a_while() -> None:
+    world = finished(away({name: {1, 2} for name in NAMES}, bad=True), quorum=1)
     assert [e.settled for e in world.rounds()] == [False, False, True, True]
     assert world.rounds()[2].budget == 30_000
     assert world.values(1) == world.values(2) == dict.fromkeys(NAMES, ONE // 4)
@@ -418,13 +466,14 @@ def test_for_any_absences_the_ledger_verifies_and_every_settled_round_pays_its_b
     pattern: Mapping[str, set[int]], quorum: int, late: bool, method: str
 ) -> None:
     options = FAST if method == "motifair" else {}
-    world = finished(away(pattern, late=late), rounds=3, quorum=quorum, method=method, **options)
+    meddle = away(pattern, late=late, bad=True)
+    world = finished(meddle, rounds=3, quorum=quorum, method=method, **options)
     assert verify(world.entries()).fits
     budget, value = 0, dict.fromkeys(NAMES, ONE // 4)
     for t, entry in enumerate(world.rounds(), start=1):
         budget += 10_000
         missing = {name for name in NAMES if t in pattern.get(name, ())}
-        assert {line.agent for line in entry.lines if line.status == "absent"} == missing
+        assert {line.agent for line in entry.lines if line.status == "rejected"} == missing
         assert entry.settled == (len(missing) <= len(NAMES) - quorum)
         assert entry.budget == budget
         assert abs(sum(line.value for line in entry.lines) - ONE) <= 1000

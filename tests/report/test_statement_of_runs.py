@@ -143,7 +143,7 @@ def test_compensation_of_a_federation_is_the_same_money_in_report_and_statement(
 
 def test_below_the_quorum_values_rest_and_are_explained(tmp_path: Path) -> None:
     pattern = {name: {2} for name in NAMES[1:]}
-    world = World(tmp_path / "w", terms_of(), away(pattern))
+    world = World(tmp_path / "w", terms_of(), away(pattern, bad=True))
     assert world.drive()
     assert not world.rounds()[1].settled
     assert_explained(world.entries())

@@ -11,6 +11,7 @@ from typing import Any
 
 from motifair.consortium.checkpoint import load_checkpoint
 from motifair.consortium.driver import DRIVER
+from motifair.consortium.live import LIVE, PULSE, ExchangeStatus, read_exchange_status
 from motifair.consortium.operator_folder import OPERATOR, OperatorFolder
 from motifair.consortium.rounds import RESULT
 from motifair.consortium.store.ledger import open_ledger
@@ -22,6 +23,7 @@ from motifair.statements.entry import Entry
 SEGMENT_ROUNDS = 50
 PATIENCE = 300.0  # seconds without a new round, crashes included, before giving up
 PAUSE = 1.0
+REPORT = 10.0  # seconds between two sentences on what a run waits for
 LEAST_SPACE = 2**20  # bytes needed to save a round
 MOST_RETURNS = 3  # of a site in one round: one that keeps failing must not block the others
 
@@ -47,17 +49,37 @@ def status(operator: OperatorFolder, run: str) -> RunStatus:
 
 
 def progress(operator: OperatorFolder, run: str, tell: Callable[[str], None]) -> Callable[[], None]:
-    """Return a callback that reports each new round of a run."""
-    reported = -1
+    """Return a callback that reports each new round of a run, or every 10 s what it waits for."""
+    reported, last = -1, time.monotonic()
 
     def watch() -> None:
-        nonlocal reported
+        nonlocal reported, last
         now = status(operator, run).round
         if now > reported:
-            reported = now
+            reported, last = now, time.monotonic()
             tell(f"round {now} of {operator.terms.config.rounds}")
+        elif time.monotonic() - last >= REPORT:
+            last = time.monotonic()
+            tell(waits_for(operator, run))
 
     return watch
+
+
+def waits_for(operator: OperatorFolder, run: str) -> str:
+    """Say which members a run waits for."""
+    exchange = _open_exchange(operator, run)
+    needed = f"{operator.terms.quorum} of {len(operator.terms.members)} members"
+    if exchange is None:
+        return f"waiting for the server to begin a segment, which needs {needed} connected"
+    missing = ", ".join(n for n in exchange.asked if n not in exchange.answered) or "nobody"
+    return f"round {exchange.round} waits for {missing}; it needs {needed}"
+
+
+def _open_exchange(operator: OperatorFolder, run: str) -> ExchangeStatus | None:
+    """Return the exchange in which a server that is alive waits for members, if there is one."""
+    now = read_exchange_status(operator.run(run) / LIVE)
+    alive = now is not None and now.open and time.time() - now.written_at < 3 * PULSE
+    return now if alive else None
 
 
 def run_federation(
@@ -71,7 +93,8 @@ def run_federation(
     """Submit segments until the run is finished, through crashes of server, sites and ledger.
 
     The server must have access to the operator's folder. `watch` is called about once a second.
-    Raise MotifairError after `patience` seconds without a new round, or on a lasting problem.
+    Raise MotifairError after `patience` seconds without a new round in which the server did not
+    wait for members, or on a lasting problem.
     """
     from motifair.consortium.transports.nvflare.segments import run_segment
 
@@ -136,6 +159,8 @@ class StallDetector:
         now = status(self.operator, self.run)
         if now.round > self.last.round:
             self.since, self.moved = time.monotonic(), True
+        if _open_exchange(self.operator, self.run) is not None:
+            self.since = time.monotonic()  # a round waits for its quorum as long as it takes
         self.last = now
         if time.monotonic() - self.since > self.patience and not now.finished:
             raise MotifairError(

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import torch
 
-from motifair.consortium.agent import OTHER_TERMS
+from motifair.consortium.agent import LOST, OTHER_TERMS
 from motifair.consortium.audit import rebuild, retained
 from motifair.consortium.checkpoint import good_checkpoints, save_checkpoint
 from motifair.consortium.coordinator import Coordinator, RunCheckpoint
@@ -36,6 +36,7 @@ from motifair.statements.entry import GENESIS, Entry
 
 RESULT = "result.json"
 JOIN_TRIES = 3
+PAUSE = 2.0  # least seconds between two exchanges of one round
 PATIENCE = 600.0  # seconds that a ledger may be unavailable before the run ends
 
 
@@ -178,11 +179,8 @@ class RunDriver:
         return checkpoint
 
     def _round(self, checkpoint: RunCheckpoint, accounts: Accounts) -> RunCheckpoint:
-        tasks = checkpoint.tasks
-        replies, absent = self._exchange(checkpoint.round + 1, tasks)
-        accepted, rejected = self.coordinator.collect(tasks, replies, checkpoint.roster)
-        rejected |= self.coordinator.too_long(checkpoint.roster, accepted)
-        accepted = {name: a for name, a in accepted.items() if name not in rejected}
+        replies, absent = self._quorum(checkpoint)
+        accepted, rejected = self._check(checkpoint, replies)
         differing = sorted(name for name, reason in absent.items() if OTHER_TERMS in reason)
         if differing and len(accepted) < self.coordinator.terms.quorum:
             raise MotifairError(
@@ -194,6 +192,35 @@ class RunDriver:
         new, _ = self.coordinator.next(checkpoint, accounts, accepted, rejected, absent)
         accounts.add(self._save(new).entry)
         return new
+
+    def _quorum(self, checkpoint: RunCheckpoint) -> tuple[dict[str, bytes], dict[str, str]]:
+        """Ask for the uploads of a round until enough are valid; return them, and who is absent.
+
+        Members that did not answer are asked again. An invalid upload, or an agent that needs the
+        server's model, which it gets with the next round, is not waited for.
+        """
+        quorum = self.coordinator.terms.quorum
+        replies: dict[str, bytes] = {}
+        absent: dict[str, str] = {}
+        asked = dict(checkpoint.tasks)
+        while True:
+            again = time.monotonic() + PAUSE  # agents may fail at once
+            answered, failed = self._exchange(checkpoint.round + 1, asked)
+            replies |= answered
+            absent = {n: r for n, r in (absent | failed).items() if n not in replies}
+            valid = len(self._check(checkpoint, replies)[0])
+            asked = {n: checkpoint.tasks[n] for n, r in absent.items() if not _final(r)}
+            if valid >= quorum or valid + len(asked) < quorum:
+                return replies, absent
+            time.sleep(max(0.0, again - time.monotonic()))
+
+    def _check(
+        self, checkpoint: RunCheckpoint, replies: Mapping[str, bytes]
+    ) -> tuple[dict[str, Accepted], dict[str, str]]:
+        """Return the valid uploads, and the reasons for rejecting the others."""
+        accepted, rejected = self.coordinator.collect(checkpoint.tasks, replies, checkpoint.roster)
+        rejected |= self.coordinator.too_long(checkpoint.roster, accepted)
+        return {name: a for name, a in accepted.items() if name not in rejected}, rejected
 
     def _finish(self, checkpoint: RunCheckpoint) -> None:
         """Send agents their last reward, and write their final accuracies."""
@@ -237,6 +264,11 @@ class RunDriver:
         folder.mkdir(parents=True, exist_ok=True)
         for name, sealed in replies.items():
             write_atomic(folder / f"{name}.bin", sealed)
+
+
+def _final(reason: str) -> bool:
+    """Return whether asking again in this round is of no use."""
+    return LOST in reason or OTHER_TERMS in reason
 
 
 def missing_entries(saved: Sequence[RunCheckpoint], entries: Sequence[Entry]) -> list[Entry]:

@@ -17,7 +17,7 @@ _TEXT = """\
 [federation]
 name = "{name}"
 members = [{members}]
-quorum = {quorum}        # a round with fewer uploads is not settled
+quorum = {quorum}        # a round waits until so many uploads are valid
 deadline = 60.0    # seconds the server waits for uploads in a round
 max_norm = 1000.0  # an update longer than this counts as absent
 max_size_ratio = 2.0  # a member's graphs count at most as so many times the median's

@@ -53,9 +53,10 @@ class Money:
 class FederationTerms:
     """Terms of a federation: members, money, training, privacy and the schema of graphs.
 
-    A round with fewer than `quorum` uploads is not settled; the server waits `deadline` seconds for
-    uploads. A member whose update is longer than `max_norm` counts as absent. Its number of graphs
-    counts at most as `max_size_ratio` times the median member's. `given` is the file's content.
+    A round waits for `quorum` uploads, and for those of others until the server has waited
+    `deadline` seconds. A member whose update is longer than `max_norm` counts as absent. Its number
+    of graphs counts at most as `max_size_ratio` times the median member's. `given` is the file's
+    content.
     """
 
     name: str
