@@ -340,6 +340,25 @@ def test_a_site_that_lost_its_folder_gets_a_model_in_the_round_after(method: str
     assert verify(world.entries()).fits
 
 
+@pytest.mark.parametrize("damage", ["flipped", "cut", "all deleted"])
+def test_a_damaged_state_costs_one_absence(damage: str) -> None:
+    world = new_world(away({}))
+    world.drive(rounds=2)
+    paths = sorted((world.folder / "sites" / ME / world.run).glob("round-*"))
+    content = bytearray(paths[-1].read_bytes())
+    content[len(content) // 2] ^= 4
+    for path in paths:
+        path.unlink() if damage == "all deleted" else None
+    if damage != "all deleted":
+        paths[-1].write_bytes(content if damage == "flipped" else content[:-1])
+    assert world.drive()
+    assert [world.line(t, ME).status for t in (1, 2, 3, 4)] == [
+        "present", "present", "absent", "present",
+    ]  # fmt: skip
+    assert LOST in world.line(3, ME).reason
+    assert verify(world.entries()).fits
+
+
 # Below the quorum
 
 

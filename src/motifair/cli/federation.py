@@ -194,6 +194,37 @@ def status(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False)
 
 
 @app.command()
+def backup(
+    out: Annotated[Path, typer.Option(help="The archive, .tar.gz; it holds private keys.")],
+    folder: Folder = HERE,
+) -> None:
+    """Write the operator's folder to one archive, also while a run goes on."""
+    operator = _operator(folder)
+    from motifair.consortium.backup import backup as write
+
+    inside = write(operator, out)
+    typer.echo(f"Written to {out}.")
+    if not inside:
+        typer.echo("The ledger is not in this folder: back up its database, too.")
+
+
+@app.command()
+def restore(
+    archive: Annotated[Path, typer.Argument(help="An archive that `backup` wrote.")],
+    folder: Folder,
+) -> None:
+    """Unpack a backup into a new folder, with every file checked."""
+    _check_extra()
+    from motifair.consortium.backup import restore as unpack
+
+    unpack(archive, folder)
+    typer.echo(
+        f"Restored to {folder}. Stop the old server, then: "
+        f"motifair federation server start --folder {folder}"
+    )
+
+
+@app.command()
 def privacy(folder: Folder = HERE, as_json: Json = False) -> None:
     """Show the privacy guarantee of the terms for a member's uploads."""
     operator = _operator(folder)
