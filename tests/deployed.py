@@ -136,7 +136,7 @@ def sealed(upload: Upload, *, key: str = "") -> bytes:
 
 
 def sealed_content(content: bytes, upload: Upload, *, key: str = "") -> bytes:
-    text = signed_message(upload.run, upload.round, upload.agent, digest(content))
+    text = signed_message(upload.run, upload.round, upload.agent, digest(content), upload.head)
     return seal(content, signer(key_of(key or upload.agent))(text))
 
 

@@ -209,7 +209,7 @@ def test_an_answer_shows_no_secret_of_the_member() -> None:
         upload = opened(answer)
         assert upload.agent == name
         assert set(vars(upload)) == {
-            "run", "round", "agent", "task", "graphs", "motifs", "gradient_norm", "loss",
+            "run", "round", "agent", "task", "head", "graphs", "motifs", "gradient_norm", "loss",
             "accuracy", "agreement", "update", "gradient", "prototypes", "fingerprints", "wiring",
         }  # fmt: skip
         assert all(other.encode() not in content for other in NAMES if other != name)

@@ -155,7 +155,7 @@ class MemberAgent:
     def _refuse_more(self, download: Download, stored: StoredRound | None, answer: bytes) -> None:
         """Refuse an answer that would reveal more than agreed, such as a second one to a round."""
         check_task(download, self.terms.config.rounds, max(self._rounds(download.run), default=-1))
-        if stored is not None and unseal(stored.answer)[0] != unseal(answer)[0]:
+        if stored is not None and _without_head(stored.answer) != _without_head(answer):
             raise MotifairError("this round was answered, and another answer would give more away")
 
     def _join(self, download: Download) -> tuple[Upload, AgentsState, Tensor]:
@@ -243,7 +243,8 @@ class MemberAgent:
         return self.agents.prototypes(state).numpy()
 
     def _blank(self, download: Download) -> Upload:
-        return Upload(run=download.run, round=download.round, agent=self.name, task=download.task)
+        about = {name: getattr(download, name) for name in ("run", "round", "task", "head")}
+        return Upload(agent=self.name, **about)
 
     def _revealed(self, upload: Upload) -> Upload:
         noisy = self.terms.privacy.noisy
@@ -252,7 +253,7 @@ class MemberAgent:
 
     def _sealed(self, upload: Upload) -> bytes:
         content = upload.encode()
-        text = signed_message(upload.run, upload.round, self.name, digest(content))
+        text = signed_message(upload.run, upload.round, self.name, digest(content), upload.head)
         return seal(content, self.sign(text))
 
     def _keep_head(self, download: Download) -> None:
@@ -293,6 +294,11 @@ class MemberAgent:
 
     def _rounds(self, run: str) -> list[int]:
         return [int(p.stem[6:]) for p in (self.folder / run).glob("round-*.safetensors")]
+
+
+def _without_head(answer: bytes) -> bytes:
+    """Return what an answer reveals: after a change of terms it names another head."""
+    return replace(Upload.decode(unseal(answer)[0]), head="").encode()
 
 
 def _tensor(array: np.ndarray | None) -> Tensor:

@@ -79,6 +79,14 @@ class RunCheckpoint:
         """Number of rounds done."""
         return self.entry.round
 
+    def under(self, entry: Entry) -> Self:
+        """Return the checkpoint with the entry of a ledger, which all its tasks name."""
+        tasks = {
+            name: replace(Download.decode(task), head=entry.hash).encode()
+            for name, task in self.tasks.items()
+        }
+        return replace(self, entry=entry, tasks=tasks)
+
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the checkpoint without its entry, which holds this digest."""

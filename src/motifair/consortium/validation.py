@@ -62,11 +62,12 @@ def open_upload(
     """
     content, signature = unseal(sealed)
     upload = Upload.decode(content)
-    for name in ("run", "round", "agent", "task"):
+    for name in ("run", "round", "agent", "task", "head"):
         if getattr(upload, name) != getattr(task, name):
             raise BadRecordError(f"an upload of {name} {getattr(upload, name)!r:.40}")
     sha256 = digest(content)
-    if not verify(task.agent, signed_message(task.run, task.round, task.agent, sha256), signature):
+    signed = signed_message(task.run, task.round, task.agent, sha256, task.head)
+    if not verify(task.agent, signed, signature):
         raise BadRecordError("the signature is not the agent's")
     if not np.isfinite([upload.gradient_norm, upload.loss, upload.accuracy]).all():
         raise BadRecordError("numbers that are not finite")

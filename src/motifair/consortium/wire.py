@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-SCHEMA = 2
+SCHEMA = 3
 LARGEST_MODEL = 10**9  # parameters
 JOIN, TRAIN, FINISH = "join", "train", "finish"
 
@@ -145,9 +145,10 @@ class Upload(_Record):
     fingerprint of each and how they are wired (`GraphSummary`). After training: its update `(D,)`,
     its mean gradient if the method uses it, the norm of the last gradient, prototypes `(k, H)`, the
     loss, and `agreement` if the method uses it, else NaN. At the end: its accuracy on its test
-    graphs.
+    graphs. `head` is that of the task: the last entry of the ledger that the agent has seen.
     """
 
+    head: str = ""
     graphs: int = 0
     motifs: tuple[str, ...] = ()
     gradient_norm: float = 0.0

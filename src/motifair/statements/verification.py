@@ -301,16 +301,23 @@ def _compare(name: str, recorded: Any, due: Any, agent: str = "") -> None:
         raise _MismatchError(f"{name} is {recorded}, but the recorded values give {due}", agent)
 
 
-def signed_message(run: str, round_: int, agent: str, upload: str) -> bytes:
-    """Return the message that a member signs for an upload with SHA-256 `upload` (hex)."""
-    return f"{run}/{round_}/{agent}/{upload}".encode()
+def signed_message(run: str, round_: int, agent: str, upload: str, head: str = "") -> bytes:
+    """Return the message that a member signs for an upload with SHA-256 `upload` (hex).
+
+    `head` is the hash of the last entry that it has seen, which is the one before its round's: so
+    the entries before cannot be changed without its key. There is none when members join, and in
+    runs of earlier versions.
+    """
+    return "/".join([run, str(round_), agent, upload, *([head] if head else [])]).encode()
 
 
 def _check_signature(entry: Entry, line: Line, key: str) -> None:
     """Require a signature of each present member with a key, and that any signature is valid."""
     if line.signature:
-        message = signed_message(entry.run, entry.round, line.agent, line.upload)
-        if not key or not _is_signed(key, line.signature, message):
+        about = (entry.run, entry.round, line.agent, line.upload)
+        # Members of earlier versions did not sign the entry before; others sign nothing else.
+        messages = (signed_message(*about, entry.previous), signed_message(*about))
+        if not key or not any(_is_signed(key, line.signature, m) for m in messages):
             raise _MismatchError(
                 "the signature of the upload does not match the member's key", line.agent
             )

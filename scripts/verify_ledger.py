@@ -1,0 +1,295 @@
+#!/usr/bin/env python3
+"""A second verifier of ledgers, written from docs/ledger.md: it imports nothing of motifair.
+
+    verify_ledger.py LEDGER [--heads heads.jsonl] [--operator-key operator.pub]
+
+LEDGER is a SQLite file, or what `motifair ledger export --format json` wrote. It needs Python 3.11
+and `cryptography`. Exit code 0 if all runs are verified, 1 if not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import sqlite3
+import sys
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+LINE = {
+    "agent": str, "status": str, "reason": str, "value": int, "alignment": (int, type(None)),
+    "diversity": (int, type(None)), "compensation": int, "kept": int, "payoff": int, "upload": str,
+    "signature": str,
+}  # fmt: skip
+ENTRY = {
+    "run": str, "number": int, "kind": str, "round": int, "settled": bool, "budget": int,
+    "terms": str, "lines": list, "previous": str,
+}  # fmt: skip
+COUNTS = ("budget", "digits", "max_penalty", "max_total_penalty", "rounds", "quorum")
+
+
+class WrongEntryError(Exception):
+    """What is wrong with an entry."""
+
+
+def require(condition, what):
+    """Refuse an entry unless a condition holds."""
+    if not condition:
+        raise WrongEntryError(what)
+
+
+def sha256(content):
+    """SHA-256 of canonical JSON."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def is_signed(key, signature, message):
+    """Return whether a signature (hex, RSA PKCS#1 v1.5 with SHA-256) is by the key (PEM)."""
+    try:
+        public = load_pem_public_key(key.encode())
+        public.verify(bytes.fromhex(signature), message.encode(), PKCS1v15(), SHA256())
+    except (InvalidSignature, ValueError, TypeError, AttributeError):
+        return False
+    return True
+
+
+def has_types(row, types):
+    """Return whether all fields are there, of their types; a bool is no number."""
+    return all(
+        isinstance(row.get(name), kind) and (kind is bool or not isinstance(row[name], bool))
+        for name, kind in types.items()
+    )
+
+
+class Run:
+    """What the next entry of a run depends on."""
+
+    def __init__(self, operator=""):
+        self.operator, self.terms = operator, None
+        self.number, self.round, self.head, self.carried = 0, 0, "0" * 64, 0
+        self.fined, self.values = {}, {}  # units paid as penalties; earlier values by member
+
+    def take(self, entry, kept):
+        """Check the next entry; `kept` is its hash as a member kept it, or None."""
+        require(has_types(entry, ENTRY), "a field is missing or of another type")
+        require(entry["number"] == self.number, f"it should have the number {self.number}")
+        require(entry["previous"] == self.head, "previous is not the hash of the entry before")
+        content = {k: v for k, v in entry.items() if k not in ("hash", "signature")}
+        require(set(content) <= {*ENTRY, "position"}, "it has other fields")
+        require(content.get("position", "x") != "", "position is empty")
+        digest = sha256(content)
+        require(entry.get("hash", digest) == digest, "its hash is not the recorded one")
+        require(kept in (None, digest), "a member kept another hash")
+        if entry["kind"] == "terms":
+            self.agree(entry)
+        else:
+            require(entry["kind"] == "round", "it is neither terms nor a round")
+            self.settle(entry)
+        self.check_operator(entry, digest)
+        self.number, self.head = self.number + 1, digest
+
+    def agree(self, entry):
+        """Check new terms and put them into force."""
+        require(not entry["lines"] and not entry["settled"] and not entry["budget"], "terms pay")
+        require(entry["round"] == self.round, "its round is not the last one")
+        try:
+            terms = json.loads(entry["terms"])
+            for name in COUNTS:
+                require(type(terms[name]) is int and terms[name] >= 0, f"{name} is no count")
+            require(terms["pays"] in ("value", "equal"), "pays is neither value nor equal")
+            members = terms["members"]
+            require(isinstance(members, dict) and members, "there are no members")
+            require(isinstance(terms["currency"], str), "the currency is no text")
+        except (ValueError, KeyError, TypeError) as error:
+            raise WrongEntryError("the terms cannot be read") from error
+        for name, key in members.items():
+            require(isinstance(key, str), f"the key of {name} is no text")
+            if key:
+                try:
+                    load_pem_public_key(key.encode())
+                except ValueError:
+                    raise WrongEntryError(f"the key of {name} is no key") from None
+        if self.terms is not None:
+            for name in ("currency", "digits"):
+                require(terms[name] == self.terms[name], f"the {name} changed")
+            before = self.terms.get("operator", "")
+            require(before in ("", terms.get("operator", "")), "the operator's key changed")
+        self.terms = terms
+
+    def check_operator(self, entry, digest):
+        """Check the operator's signature of an entry's hash."""
+        key = self.terms.get("operator", "")
+        if not key:
+            require(not self.operator or entry["kind"] != "round", "no operator signed it")
+            return
+        require(self.operator in ("", key), "it names another operator")
+        require(is_signed(key, entry.get("signature", ""), digest), "the operator did not sign it")
+
+    def settle(self, entry):
+        """Check a round: its lines, and every amount computed again."""
+        require(self.terms is not None, "there are no terms before it")
+        terms, lines = self.terms, entry["lines"]
+        require(entry["terms"] == "", "a round has terms")
+        require(entry["round"] == self.round + 1, f"it should be round {self.round + 1}")
+        require(entry["round"] <= terms["rounds"], "the terms have fewer rounds")
+        require(
+            all(has_types(x, LINE) and len(x) == len(LINE) for x in lines), "a line is not whole"
+        )
+        require(
+            [x["agent"] for x in lines] == sorted(terms["members"]),
+            "the lines are not of the members",
+        )
+        for x in lines:
+            self.check_line(entry, x)
+        budget = terms["budget"] + self.carried
+        bonus, payoffs = self.payoffs(lines, budget)
+        require(entry["budget"] == budget, f"the budget should be {budget}")
+        require(entry["settled"] == (payoffs is not None), "settled is wrong")
+        for x in lines:
+            due = (0, 0) if payoffs is None else (bonus[x["agent"]], payoffs[x["agent"]])
+            require((x["compensation"], x["payoff"]) == due, f"{x['agent']} is due {due}")
+            self.fined[x["agent"]] = self.fined.get(x["agent"], 0) + max(-x["payoff"], 0)
+            if payoffs is not None and x["status"] == "present":
+                self.values.setdefault(x["agent"], []).append(x["value"])
+        self.round, self.carried = entry["round"], 0 if payoffs is not None else budget
+
+    def check_line(self, entry, x):
+        """Check a member's line, and its signature of upload and history."""
+        name, present = x["agent"], x["status"] == "present"
+        require(x["status"] in ("present", "absent", "rejected"), f"{name} has no status")
+        require(not (present and x["reason"]), f"{name} was present and has a reason")
+        require(x["reason"].isprintable(), f"the reason of {name} cannot be printed")
+        key = self.terms["members"][name]
+        if x["signature"]:
+            text = f"{entry['run']}/{entry['round']}/{name}/{x['upload']}"
+            forms = (f"{text}/{entry['previous']}", text)
+            signed = any(is_signed(key, x["signature"], form) for form in forms)
+            require(signed, f"{name} did not sign its upload after this history")
+        else:
+            require(not (key and present), f"the upload of {name} is not signed")
+
+    def payoffs(self, lines, budget):
+        """Return the compensations, and the payoffs or None if the round is not settled."""
+        terms = self.terms
+        present = {x["agent"] for x in lines if x["status"] == "present"}
+        by_value = terms["pays"] == "value"
+        bonus = {
+            x["agent"]: self.bonus(x) if by_value and x["agent"] in present else 0 for x in lines
+        }
+        if len(present) < terms["quorum"]:
+            return bonus, None
+        if not by_value:
+            return bonus, split({x["agent"]: int(x["agent"] in present) for x in lines}, budget)
+        p = {}
+        for x in lines:
+            name, value = x["agent"], x["value"]
+            p[name] = value if value < 0 else value + bonus[name] if name in present else 0
+        total, fines = sum(p.values()), {}
+        for name in p:
+            if p[name] < 0:
+                left = max(terms["max_total_penalty"] - self.fined.get(name, 0), 0)
+                most = min(terms["max_penalty"], left)
+                fines[name] = min(budget * -p[name] // total, most) if total > 0 else most
+        paid = split({n: max(w, 0) for n, w in p.items()}, budget + sum(fines.values()))
+        if paid is None:
+            return bonus, None
+        return bonus, {n: paid[n] - fines.get(n, 0) for n in p}
+
+    def bonus(self, x):
+        """Return the compensation of a present member."""
+        earlier = self.values.get(x["agent"], [])
+        if not earlier or x["value"] < 0:
+            return 0
+        mean = abs(sum(earlier)) // len(earlier)
+        return max(x["value"] - (mean if sum(earlier) >= 0 else -mean), 0)
+
+
+def split(weights, units):
+    """Split whole units by the largest remainders, ties by name; None if nobody has a weight."""
+    total = sum(weights.values())
+    if total <= 0:
+        return None
+    paid = {name: units * w // total for name, w in weights.items()}
+    rest = sorted(weights, key=lambda n: (-(units * weights[n] % total), n))
+    for name in rest[: units - sum(paid.values())]:
+        paid[name] += 1
+    return paid
+
+
+def verify(entries, heads=None, operator=""):
+    """Return what is wrong with the entries of one run, '' if nothing.
+
+    `heads` maps numbers of entries to the hashes that a member kept.
+    """
+    run, heads, name = Run(operator), dict(heads or {}), None
+    for place, entry in enumerate(entries):
+        try:
+            name = entry["run"] if name is None else name
+            require(entry["run"] == name, "it is of another run")
+            run.take(entry, heads.pop(place, None))
+        except WrongEntryError as wrong:
+            return f"entry {place}: {wrong}"
+    for number in sorted(heads):
+        return f"entry {number} is missing: a member kept its hash"
+    if operator and run.terms and not run.terms.get("operator"):
+        return "entry 0: no operator signed it"
+    return ""
+
+
+def read(path):
+    """Return the entries of each run."""
+    if path.read_bytes()[:6] == b"SQLite":
+        entries = read_sqlite(path)
+    else:
+        entries = json.loads(path.read_text())
+    runs = {}
+    for entry in entries:
+        runs.setdefault(entry["run"], []).append(entry)
+    return runs
+
+
+def read_sqlite(path):
+    """Yield the entries of a SQLite ledger."""
+    database = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    database.row_factory = sqlite3.Row
+    for row in database.execute("SELECT * FROM entries ORDER BY run, number"):
+        entry = dict(row)
+        if entry["settled"] in (0, 1):
+            entry["settled"] = bool(entry["settled"])
+        if not entry.get("position"):
+            entry.pop("position", None)
+        place = (entry["run"], entry["number"])
+        found = database.execute("SELECT * FROM lines WHERE run = ? AND number = ?", place)
+        entry["lines"] = [{k: x[k] for k in LINE} for x in found]
+        entry["lines"].sort(key=lambda x: x["agent"])
+        yield entry
+
+
+def main():
+    """Verify the ledger that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("ledger", type=Path)
+    parser.add_argument("--heads", type=Path)
+    parser.add_argument("--operator-key", type=Path)
+    given = parser.parse_args()
+    kept = {}
+    for line in given.heads.read_text().splitlines() if given.heads else ():
+        head = json.loads(line)
+        kept.setdefault(head["run"], {})[head["number"]] = head["hash"]
+    operator = given.operator_key.read_text() if given.operator_key else ""
+    runs, bad = read(given.ledger), False
+    for run in sorted({*runs, *kept}):
+        wrong = verify(runs.get(run, []), kept.get(run), operator)
+        print(f"{run}: {wrong or 'verified'}")
+        bad = bad or bool(wrong)
+    sys.exit(1 if bad else 0)
+
+
+if __name__ == "__main__":
+    main()
