@@ -116,6 +116,19 @@ def file_errors() -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def damaged_files(folder: Path) -> Iterator[None]:
+    """Turn what damaged files of a run raise while they are read into one sentence."""
+    try:
+        with file_errors():
+            yield
+    except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
+        raise MotifairError(
+            f"The files in {folder} are damaged, or not as this version of motifair writes them "
+            f"({type(error).__name__}: {error}); run again into another folder."
+        ) from error
+
+
 def _flush(path: Path) -> None:
     """Flush a file or folder to disk."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -188,6 +188,8 @@ def _longest(operator: OperatorFolder, rounds: int) -> float:
 
 def _segment_note(operator: OperatorFolder, run: str) -> dict[str, Any]:
     """Return what the driver wrote about the last segment; {} if nothing."""
-    path = operator.run(run) / "segment.json"
-    note: dict[str, Any] = read_json(path) if path.exists() else {}
-    return note
+    try:
+        note = read_json(operator.run(run) / "segment.json")
+    except (OSError, ValueError):  # none yet, or damaged: the next segment writes another
+        return {}
+    return note if isinstance(note, dict) else {}

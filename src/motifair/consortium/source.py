@@ -10,7 +10,7 @@ from motifair.consortium.operator_folder import OperatorFolder
 from motifair.consortium.rounds import RESULT
 from motifair.consortium.store.ledger import open_ledger
 from motifair.errors import MotifairError
-from motifair.files import read_json
+from motifair.files import damaged_files, read_json
 from motifair.report.source import Source
 from motifair.statements.entry import AgreedTerms, Entry
 from motifair.statements.verification import Verdict, verify_run
@@ -34,8 +34,16 @@ def read_deployed(folder: Path, run: str | None = None) -> Source:
         verdict=verdict,
         graphs={j.name: j.graphs for j in roster},
         motifs={j.name: j.motifs for j in roster},
-        accuracy=read_json(path)["accuracy"] if path.exists() else {},
+        accuracy=_accuracy(path),
     )
+
+
+def _accuracy(path: Path) -> dict[str, float]:
+    """Return the final accuracies of a finished run."""
+    if not path.exists():
+        return {}
+    with damaged_files(path.parent):
+        return {str(name): float(value) for name, value in read_json(path)["accuracy"].items()}
 
 
 def read_ledger(where: str, run: str | None = None) -> tuple[Entry, ...]:

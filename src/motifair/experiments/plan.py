@@ -12,7 +12,7 @@ import torch
 from motifair.config import Config, make_config
 from motifair.cores import usable_cores
 from motifair.errors import MotifairError
-from motifair.files import read_json, write_json
+from motifair.files import damaged_files, read_json, write_json
 from motifair.graphs.dataset import EMBEDDED, GENERATED, OWN, Dataset, Objects, load_dataset
 from motifair.graphs.inputs import Inputs, choose_features, describe_inputs
 from motifair.graphs.split import Split, make_split
@@ -208,7 +208,11 @@ def read_plan(out: Path) -> Plan:
     """Return the plan of an earlier run, to continue it in the same folder."""
     if not (out / "config.json").exists():
         raise MotifairError(f"{out} holds no run; give the folder that --out named.")
-    stored = read_json(out / "config.json")
+    with damaged_files(out):
+        return _read_plan(out, read_json(out / "config.json"))
+
+
+def _read_plan(out: Path, stored: Mapping[str, Any]) -> Plan:
     if "inputs" not in stored:
         raise MotifairError(
             f"{out} was written by motifair 0.1, which read graphs and seeded models in another "

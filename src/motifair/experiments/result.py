@@ -21,7 +21,7 @@ from motifair.experiments.origin import Origin
 from motifair.experiments.plan import write_config
 from motifair.experiments.split_result import METRICS, SplitResult
 from motifair.federation.history import History
-from motifair.files import file_errors, read_json, write_atomic, write_json
+from motifair.files import damaged_files, file_errors, read_json, write_atomic, write_json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -338,13 +338,8 @@ def load_result(folder: str | Path) -> Result:
         raise MotifairError(
             f"The run in {folder} is not finished; continue with: motifair resume {folder}"
         )
-    try:
+    with damaged_files(folder):
         return _read_result(folder)
-    except (KeyError, ValueError) as error:
-        raise MotifairError(
-            f"The files in {folder} are not as this version of motifair writes them ({error}); "
-            "run again into another folder."
-        ) from error
 
 
 def _read_result(folder: Path) -> Result:

@@ -24,7 +24,7 @@ from motifair.experiments.result import Result, load_result
 from motifair.experiments.split_result import SplitResult
 from motifair.federation.callbacks import Callback
 from motifair.federation.offer import draw_member
-from motifair.files import file_errors, read_json
+from motifair.files import damaged_files, file_errors, read_json
 from motifair.learning.process import training_process
 from motifair.methods import find_method
 from motifair.version import __version__
@@ -199,9 +199,10 @@ def _folder(plan: Plan, out: Path | None) -> Iterator[None]:
 
 
 def _check_same(plan: Plan, out: Path) -> None:
-    stored = read_json(out / "config.json")["options"]
     wanted = plan.config.to_json()
-    other = [k for k in wanted if stored.get(k) != wanted[k]]
+    with damaged_files(out):
+        stored = read_json(out / "config.json")["options"]
+        other = [k for k in wanted if stored.get(k) != wanted[k]]
     if other:
         raise MotifairError(
             f"{out} holds another run ({', '.join(f'{k}={stored.get(k)}' for k in other[:3])}); "
