@@ -91,5 +91,5 @@ def test_a_comparison_says_whose_fairness_means_little_and_why() -> None:
 def test_a_run_with_two_test_graphs_an_agent_says_so() -> None:
     result = motifair.run(rounds=1, agents=10, hidden=8, test_fraction=0.02, threads=1)
     assert max(result.splits[0].test_graphs) < 5
-    assert any("too coarse to correlate" in caveat for caveat in result.caveats)
+    assert any("too coarse to compare" in caveat for caveat in result.caveats)
     assert "caution:" in repr(result)

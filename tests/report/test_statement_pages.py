@@ -78,7 +78,7 @@ def test_what_is_shown_is_called_what_the_terms_pay() -> None:
 def test_of_many_rounds_the_text_has_some_and_html_all() -> None:
     s = statement_of(300)
     text = as_text(s, 80)
-    assert len(text.splitlines()) < 90
+    assert len(text.splitlines()) < 100
     assert "the first, the last, the best and the worst paid" in text
     html = as_html(s)
     assert html.count('class="note"') == 300

@@ -1,4 +1,4 @@
-"""Reasons why a measured fairness is unreliable, as sentences to print with the number."""
+"""Reasons why measured accuracies and fairness are unreliable, as sentences to print with them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ FEWEST_TEST_GRAPHS = 5  # with fewer, an accuracy changes in steps of more than 
 MOST_CONSTANT = 0.5  # share of models that predict one class
 
 
+def accuracy_caveats(result: Result) -> tuple[str, ...]:
+    """Return one sentence for each reason why accuracies, and so gains, mean little."""
+    return tuple(filter(None, (check(result) for check in (_few_graphs, _constant))))
+
+
 def fairness_caveats(result: Result) -> tuple[str, ...]:
     """Return one sentence for each reason why the fairness of a result is unreliable."""
-    checks = (_few_graphs, _constant, _unreliable, _above_bound)
-    sentences = (check(result) for check in checks)
-    return tuple(sentence for sentence in sentences if sentence)
+    own = (check(result) for check in (_unreliable, _above_bound))
+    return (*accuracy_caveats(result), *filter(None, own))
 
 
 def _few_graphs(result: Result) -> str:
@@ -26,7 +30,7 @@ def _few_graphs(result: Result) -> str:
         return ""
     return (
         f"Half of the agents are tested on {typical:g} graphs or fewer, so accuracies are too "
-        "coarse to correlate; use fewer agents, a larger test_fraction or more graphs."
+        "coarse to compare; use fewer agents, a larger test_fraction or more graphs."
     )
 
 

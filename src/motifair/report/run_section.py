@@ -21,6 +21,7 @@ from motifair.report.figures import Cast, run_figures
 from motifair.report.gallery import Group, gallery
 from motifair.report.source import Source
 from motifair.report.timeline import Timeline, timeline
+from motifair.report.verdicts import verdict_on_deployed, verdict_on_run
 from motifair.table import NONE, Table, interval, number, percent
 
 METRICS = {
@@ -95,6 +96,14 @@ class RunSection:
             _payoffs(self.timeline),
             _head(self.source),
         ]
+
+    @property
+    def verdict(self) -> tuple[str, ...]:
+        """What follows from the numbers, in one to three sentences."""
+        result = self.source.result
+        if result is None:
+            return verdict_on_deployed(self.source, self.timeline)
+        return verdict_on_run(result)
 
     @property
     def caveats(self) -> tuple[str, ...]:

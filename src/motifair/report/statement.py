@@ -12,6 +12,7 @@ from rich.console import Console
 from motifair.errors import MotifairError
 from motifair.extras import require
 from motifair.report.templates import asset, render
+from motifair.report.verdicts import verdict_on_statement
 from motifair.statements.entry import clean_reason, decimal
 from motifair.statements.statement import Motif, Payment, Statement
 from motifair.table import Table
@@ -42,7 +43,8 @@ BAR = 140  # width of the bars in units of their own
 def as_format(statement: Statement, format_: str, width: int = 100) -> str | bytes:
     """Return a statement in one of the formats of `SUFFIXES`; `width` is that of text."""
     if format_ == "json":
-        return json.dumps(statement.to_json(), indent=2, ensure_ascii=False) + "\n"
+        content = {"verdict": verdict_on_statement(statement), **statement.to_json()}
+        return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     if format_ == "html":
         return as_html(statement)
     if format_ == "pdf":
@@ -57,6 +59,7 @@ def as_text(statement: Statement, width: int = 80) -> str:
     )
     console.print(f"Statement for {clean_reason(statement.agent)}")
     console.print(_about(statement) + "\n")
+    console.print(verdict_on_statement(statement) + "\n")
     totals = _totals(statement).to_rich(box=None, show_header=False, padding=(0, 2, 0, 0))
     console.print(totals)
     console.print("\n" + "\n".join(_instead(statement)) + "\n")
@@ -86,6 +89,7 @@ def as_html(statement: Statement) -> str:
         s=statement,
         theme=asset("theme.css"),
         about=_about(statement),
+        verdict=verdict_on_statement(statement),
         labels=_labels(statement),
         meaning=statement.meaning,
         bars=_bars(statement),

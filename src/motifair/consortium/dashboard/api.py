@@ -175,17 +175,13 @@ def _statement(context: AppContext, view: View, agent: str, form: Form) -> str |
     run = view.index.run
 
     def make() -> str | bytes:
-        from motifair.report import statement as report
+        from motifair.report.statement import SUFFIXES, as_format
         from motifair.statements.statement import make_statement
 
         entries = _from_ledger(lambda: context.watcher.entries(run))
         graphs, motifs = _roster(context, run)
         made = make_statement(entries, agent, graphs=graphs, motifs=motifs)
-        if form is Form.JSON:
-            return json.dumps(made.to_json(), indent=1)
-        if form is Form.TXT:
-            return report.as_text(made, 80)
-        return report.as_html(made) if form is Form.HTML else report.as_pdf(made)
+        return as_format(made, SUFFIXES[f".{form}"], 80)
 
     try:
         return context.documents.get((run, agent, form), (id(view.index), view.entries), make)
