@@ -38,7 +38,13 @@ def test_a_run_shows_progress_agents_and_summary_and_can_be_shown_again(
     assert call(monkeypatch, "show", out) == 0
     assert "harmful" in capsys.readouterr().out
     assert call(monkeypatch, "show", out, "--json") == 0
-    assert json.loads(capsys.readouterr().out)["method"] == "motifair"
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["method"] == "motifair"
+    assert [row["agent"] for row in shown["agents"]] == [f"agent-0{k}" for k in range(4)]
+    assert shown["verdict"][0] in " ".join(printed.out.split())
+    assert printed.out.endswith(f"Next: motifair report {out}\n")
+    assert call(monkeypatch, "runs", str(tmp_path)) == 0
+    assert "motifair on planted" in " ".join(capsys.readouterr().out.split())
 
 
 def test_several_splits_are_listed_and_quiet_is_quiet(
@@ -94,6 +100,7 @@ MISTAKES = {
     "data dir": (["run", "--dataset", "DD", "--data-dir", "nowhere"], "is not a folder"),
     "resume": (["resume", "nowhere"], "holds no run"),
     "show": (["show", "nowhere"], "holds no run"),
+    "runs": (["runs", "nowhere"], "There is no folder nowhere"),
     "check": (["data", "check", "PROTENS"], "Did you mean PROTEINS?"),
     "test fraction": (["run", "--set", "test_fraction=1"], "test_fraction must be"),
     "device": (["run", "--device", "abacus"], "auto or cpu or cuda"),
@@ -233,6 +240,13 @@ def test_a_comparison_is_one_table_and_goes_on_when_given_again(
     found = json.loads(again.out)
     assert found["baseline"] == "fedavg"
     assert {row["method"] for row in found["comparison"]} == {"fedavg", "motifair"}
+    assert call(monkeypatch, "show", out) == 0
+    assert capsys.readouterr().out in printed.out
+    assert call(monkeypatch, "show", out, "--json") == 0
+    assert json.loads(capsys.readouterr().out) == found
+    assert call(monkeypatch, "runs", str(tmp_path), "--json") == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["what"] == "comparison of fedavg, motifair on planted"
 
 
 def test_a_comparison_says_what_each_method_uses(

@@ -67,6 +67,7 @@ PRINTS = {
     "options": [],
     "resume": ["RUN", "--quiet"],
     "show": ["RUN"],
+    "runs": ["RUNS"],
     "export": ["RUN", "--out", "OUT"],
     "doctor": [],
     "data list": [],
@@ -90,7 +91,7 @@ def test_json_parses_and_is_all_there_is_on_the_output(
     tmp_path: Path,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    places = {"RUN": str(finished), "OUT": str(tmp_path / "out")}
+    places = {"RUN": str(finished), "RUNS": str(finished.parent), "OUT": str(tmp_path / "out")}
     words = [places.get(word, word) for word in PRINTS[name]]
     monkeypatch.setattr("sys.argv", ["motifair", *name.split(), *words, "--json"])
     with pytest.raises(SystemExit) as stopped:

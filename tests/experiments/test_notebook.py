@@ -57,7 +57,7 @@ def test_one_split_is_a_row_for_each_agent() -> None:
     frame = result.to_frame()
     assert header[:3] == ["agent", "role", "graphs"]
     assert [row[0] for row in rows] == list(frame["agent"])
-    place = header.index("payoff")
+    place = header.index("paid in all")
     assert [row[place] for row in rows] == [f"{v:.3f}" for v in frame["payoff"]]
     assert "motifair on planted: 4 agents, 2 rounds" in html
     assert f"bound {result.fairness_bound:.3f}" in html

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,6 +21,7 @@ from motifair.cli.options import list_options
 from motifair.cli.paper import paper
 from motifair.cli.predict import export, predict
 from motifair.cli.report import report
+from motifair.cli.runs import list_runs
 from motifair.cli.shared import DataDir, Device, Quiet, Summary, Threads, print_json
 from motifair.cli.statement import statement
 from motifair.config import parse_assignments, read_settings
@@ -63,6 +65,7 @@ app.command()(statement)
 app.command()(report)
 app.command()(doctor)
 app.command("options")(list_options)
+app.command("runs")(list_runs)
 app.command()(dashboard)
 
 Memory = Annotated[
@@ -181,7 +184,7 @@ def compare(
         print_json(comparison.to_json())
     else:
         show_comparison(comparison, Console())
-        Console().print(f"Results in {folder}", highlight=False, soft_wrap=True)
+        _print_next(folder)
 
 
 @app.command("methods")
@@ -219,13 +222,20 @@ def resume(
 
 @app.command()
 def show(
-    folder: Annotated[Path, typer.Argument(help="The out folder of a finished run.")],
+    folder: Annotated[Path, typer.Argument(help="The out folder of a finished run or comparison.")],
     as_json: Summary = False,
 ) -> None:
-    """Show a finished run again."""
+    """Show a finished run or comparison again."""
+    from motifair.experiments.compare import is_comparison, load_comparison
     from motifair.experiments.result import load_result
+    from motifair.report.terminal import show_comparison
 
-    _print(load_result(folder), as_json)
+    if not is_comparison(folder):
+        _print(load_result(folder), as_json)
+    elif as_json:
+        print_json(load_comparison(folder).to_json())
+    else:
+        show_comparison(load_comparison(folder), Console())
 
 
 @app.command()
@@ -286,7 +296,7 @@ def _execute(plan: Any, out: Path, log: list[str] | None, quiet: bool, as_json: 
         save_overview(result, out / "overview.png")
     _print(result, as_json)
     if not as_json:
-        Console().print(f"Results in {out}", highlight=False, soft_wrap=True)
+        _print_next(out)
 
 
 def _named(settings: Mapping[str, Any], assignments: list[str] | None) -> dict[str, Any]:
@@ -311,8 +321,15 @@ def _printer(errors: Console) -> Callable[[str], None]:
 
 def _print(result: Any, as_json: bool) -> None:
     from motifair.report.terminal import show_result
+    from motifair.report.verdicts import verdict_on_run
 
     if as_json:
-        print_json(result.to_json())
+        agents = result.to_frame().to_dict("records")
+        print_json({"verdict": verdict_on_run(result), **result.to_json(), "agents": agents})
     else:
         show_result(result, Console())
+
+
+def _print_next(folder: Path) -> None:
+    words = f"Results in {folder}\nNext: motifair report {shlex.quote(str(folder))}"
+    Console().print(words, highlight=False, markup=False, soft_wrap=True)

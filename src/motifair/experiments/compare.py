@@ -16,13 +16,14 @@ from motifair.experiments.jobs import Progress
 from motifair.experiments.plan import Given, Plan, join_settings, make_plan
 from motifair.experiments.progress import show_progress
 from motifair.experiments.published import published
-from motifair.experiments.result import Result
+from motifair.experiments.result import Result, load_result
 from motifair.experiments.together import execute_together
 from motifair.federation.callbacks import Callback
-from motifair.files import file_errors, write_atomic, write_json
+from motifair.files import file_errors, read_json, write_atomic, write_json
 from motifair.graphs.dataset import Objects
 from motifair.methods import Method, all_methods, find_method, method_settings, reads
 
+FILE = "comparison.json"
 COMPARED = ("personalised_accuracy", "global_accuracy", "fairness")
 OTHER_MEASURES = (
     "gain", "worst_gain", "worse_off", "rationality", "rationality_retest", "rank_fairness",
@@ -93,7 +94,7 @@ class Comparison:
         write_atomic(folder / "measures.csv", self.measures().to_csv())
         write_atomic(folder / "comparison.md", table.to_markdown() + "\n")
         write_atomic(folder / "comparison.tex", table.to_latex())
-        write_json(folder / "comparison.json", self.to_json())
+        write_json(folder / FILE, self.to_json())
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as values that JSON can hold."""
@@ -135,6 +136,32 @@ class Comparison:
                 }
             )
         return pd.DataFrame(rows)
+
+
+def is_comparison(folder: Path) -> bool:
+    """Return whether a folder is that of a finished comparison."""
+    return (folder / FILE).exists()
+
+
+def load_comparison(folder: str | Path) -> Comparison:
+    """Load a finished comparison from the folder given as `out` or `--out`.
+
+    Arguments:
+        folder: the folder with a subfolder for each method.
+
+    Returns:
+        The comparison, equal to the one that was written.
+    """
+    folder = Path(folder)
+    try:
+        stored = read_json(folder / FILE)
+        methods, baseline = [row["method"] for row in stored["measures"]], stored["baseline"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise MotifairError(
+            f"{folder} holds no comparison of this version of motifair ({error}); run motifair "
+            "compare again into another folder."
+        ) from error
+    return Comparison({name: load_result(folder / name) for name in methods}, baseline)
 
 
 def choose_methods(words: str) -> list[str]:

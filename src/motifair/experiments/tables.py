@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -20,9 +21,9 @@ TITLES = {
     "fairness": "fairness",
 }
 AGENT_COLUMNS = {
-    "graphs": "graphs", "value": "value", "aligned": "mean_alignment", "diverse": "diversity",
-    "reward": "reward", "payoff": "payoff", "late": "compensation", "alone": "alone",
-    "fed.": "accuracy", "gain": "gain",
+    "graphs": "graphs", "value now": "value", "aligned": "mean_alignment", "diverse": "diversity",
+    "reward": "reward", "paid in all": "payoff", "of it late": "compensation", "alone": "alone",
+    "together": "accuracy", "gain": "gain",
 }  # fmt: skip
 SPLIT_COLUMNS = {
     "accuracy": "personalised_accuracy", "gain": "gain",
@@ -48,6 +49,7 @@ GIVING = (
     "at the intervals."
 )
 SIGNIFICANT = 0.05
+NARROW = 8  # characters of a column's title where the table must fit 80 columns
 
 
 def agents_table(result: Result, *, brief: bool = False) -> Table:
@@ -71,8 +73,8 @@ def agents_table(result: Result, *, brief: bool = False) -> Table:
         [*(str(row[w]) for w in words), *(cell(c, row[c]) for c in columns.values())]
         for row in frame.to_dict("records")
     ]
-    head = [*words, *columns]
-    title = "Who contributed what, who was paid what"
+    head = [*words, *(fill(title, NARROW) if brief else title for title in columns)]
+    title = "Who contributed what, who was paid what (in credits)"
     return Table(head, rows, title, range(len(words), len(head)))
 
 
