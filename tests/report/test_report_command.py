@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +13,10 @@ from deployed import NAMES, World, away, schema, terms_of
 
 import motifair
 from motifair.cli import main
+from motifair.config import make_config, parse_assignments
 from motifair.consortium.template import federation_toml
 from motifair.experiments.compare import compare
+from motifair.report.run_section import command_of
 
 QUICK = {"rounds": 3, "agents": 4, "hidden": 16, "threads": 1}
 Report = Callable[..., tuple[int, str]]
@@ -79,6 +82,24 @@ def test_a_run_becomes_a_page_and_figures(report: Report, simulated: Path, tmp_p
     for words in ("Fairness", "Retest", "bound", "split 1 of 2", "harmful", "Configuration"):
         assert words in text, words
     assert "not measured" not in text
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"profile": "paper", "rounds": 7, "beta": "inf"},
+        {"method": "fedprox", "mu": 0.3, "dataset": "my data; rm *"},
+        {"aggregator": "krum", "faulty": 2, "scenario": "free-riders", "seed": 5},
+    ],
+    ids=str,
+)
+def test_the_command_of_a_report_repeats_the_configuration(options: dict[str, object]) -> None:
+    config = make_config(options)
+    words = shlex.split(command_of(config))
+    assert words[:2] == ["motifair", "run"]
+    assert set(words[2::2]) <= {"--set"}
+    assert make_config(parse_assignments(words[3::2])) == config
 
 
 @pytest.mark.slow

@@ -99,7 +99,7 @@ def test_every_figure_is_drawn_and_hovering_tells_who_it_is(reader: Reader, repo
 def test_an_agent_is_hidden_and_highlighted_in_all_figures(reader: Reader, report: Path) -> None:
     reader.open(report)
     page = reader.page
-    page.locator("#run-0-value + .legend button", has_text="agent-01").click()
+    page.locator(".controls li", has_text="agent-01").click()
     page.evaluate(DRAWN_AGAIN)
     for plot in ("run-0-value", "run-0-payoff", "run-0-loss"):
         seen = {t["name"]: t["visible"] for t in reader.traces(plot)}
@@ -124,14 +124,12 @@ def test_the_keyboard_reaches_and_works_every_control(reader: Reader, report: Pa
         reached.append(
             page.evaluate("() => document.activeElement.id || document.activeElement.tagName")
         )
-        if reached[-1] == "SUMMARY":
-            page.keyboard.press("Enter")
     assert {"focus", "SUMMARY", "all", "none", "INPUT"} <= set(reached)
     page.locator("#none").focus()
     page.keyboard.press("Space")
     assert page.locator("#shown").text_content() == "0"
-    page.locator("#run-0-loss + .legend button").first.focus()
-    page.keyboard.press("Enter")
+    page.locator(".controls input").first.focus()
+    page.keyboard.press("Space")
     assert page.locator("#shown").text_content() == "1"
 
 
@@ -188,6 +186,39 @@ def test_no_button_of_any_figure_sends_anything_away(reader: Reader, report: Pat
     assert pages == []
     assert len(downloads) == len(found)
     assert page.locator("[class*=cloud]").count() == 0
+
+
+def test_agents_come_first_with_bars_and_can_be_sorted(reader: Reader, report: Path) -> None:
+    reader.open(report)
+    page = reader.page
+    table = page.locator(".sortable table").first
+    above = "(table) => table.compareDocumentPosition(document.querySelector('.plot'))"
+    assert table.evaluate(above) == 4, "figures follow it"
+    paid = page.locator("th", has_text="paid in all")
+    column = paid.evaluate("(head) => head.cellIndex")
+
+    def cells() -> list[float]:
+        words = table.locator(f"tbody tr > :nth-child({column + 1})").all_text_contents()
+        return [float(word) for word in words]
+
+    for pressed in ("descending", "ascending"):
+        paid.locator("button").click()
+        assert paid.get_attribute("aria-sort") == pressed
+        assert cells() == sorted(cells(), reverse=pressed == "descending")
+    bars = "(cells) => cells.map((cell) => parseFloat(cell.style.getPropertyValue('--bar')))"
+    drawn = table.locator(f"tbody tr > :nth-child({column + 1})").evaluate_all(bars)
+    most = max(map(abs, cells()))
+    assert drawn == pytest.approx([100 * abs(value) / most for value in cells()], abs=0.01)
+    assert page.locator(".sortable td.minus").count() > 0
+
+
+def test_axe_finds_no_violation(browser: Browser, report: Path) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    # The page's own policy forbids what is not in it: also the script that examines it.
+    page = browser.new_context(bypass_csp=True).new_page()
+    page.goto(report.as_uri())
+    page.evaluate(DRAWN)
+    assert axe.Axe().run(page).violations_count == 0
 
 
 def test_nothing_is_wider_than_a_phone(reader: Reader, report: Path) -> None:

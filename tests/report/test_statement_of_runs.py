@@ -106,7 +106,7 @@ def test_compensation_is_the_same_money_in_table_report_and_statement(budget: fl
     assert split.agents_frame()["compensation"].tolist() == rounding
     assert timeline(source).columns["compensation"].sum(axis=0).tolist() == rounding
     cells = agents_table(source, timeline(source))
-    shown = [float(row[cells.head.index("compensation, credits")]) for row in cells.rows]
+    shown = [float(row[cells.head.index("of it late, credits")]) for row in cells.rows]
     assert shown == pytest.approx(due, abs=0.0051)
 
 

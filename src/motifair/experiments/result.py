@@ -47,7 +47,7 @@ class Result:
         config: the options, as they were resolved.
         splits: the result of each data split.
         seconds: duration of the run.
-        environment: versions, device and inputs.
+        environment: versions, device, inputs and when it finished.
         origin: the plan, folder and models.
 
     >>> import motifair
@@ -354,7 +354,9 @@ def _read_result(folder: Path) -> Result:
         _read_split(split, agents[agents.split == str(k)], history[history.split == str(k)])
         for k, split in enumerate(summary["splits"])
     ]
-    environment = {k: summary[k] for k in ("versions", "layout", "inputs") if k in summary}
+    environment = {
+        k: summary[k] for k in ("versions", "layout", "inputs", "finished") if k in summary
+    }
     return Result(config, tuple(splits), summary["seconds"], environment, Origin(folder))
 
 

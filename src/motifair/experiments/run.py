@@ -7,6 +7,7 @@ import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,7 @@ def execute(
             "layout": {**_layout(plan), **layout},
             "versions": _versions(),
             "inputs": plan.inputs.to_json(),
+            "finished": datetime.now(UTC).isoformat(" ", "minutes"),
         }
         states = {k: keeper.state for k, keeper in keepers.items() if keeper.state is not None}
         origin = Origin(out, plan, states)

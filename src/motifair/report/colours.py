@@ -7,10 +7,6 @@ from collections.abc import Mapping
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#000000")
 BLUE, ORANGE, GREEN, RED, PINK, SKY, YELLOW, BLACK = COLOURS
-ROLE_COLOURS = {
-    "good": BLUE, "late": GREEN, "noisy": ORANGE, "harmful": RED,
-    "high": BLUE, "medium": ORANGE, "low": RED,
-}  # fmt: skip
 ROLE_LINES = {"good": "-", "high": "-", "late": "-.", "noisy": "--", "medium": "--"}
 
 # By name, for charts that are drawn on light paper and on dark screens. Yellow is left out: on
@@ -31,3 +27,9 @@ MARKERS = {
     "circle": "o", "square": "s", "triangle-up": "^", "diamond": "D", "triangle-down": "v",
     "cross": "P", "x": "X",
 }  # fmt: skip
+# Roles and quality tiers, by the name of their colour and as it is on paper.
+ROLES = {
+    "good": "blue", "late": "green", "noisy": "orange", "harmful": "red",
+    "high": "blue", "medium": "orange", "low": "red",
+}  # fmt: skip
+ROLE_COLOURS = {role: LIGHT[name] for role, name in ROLES.items()}

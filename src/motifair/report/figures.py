@@ -25,7 +25,7 @@ from motifair.report.charts import (
     curve,
     in_columns,
 )
-from motifair.report.colours import CURVES, DASHES, MARKERS
+from motifair.report.colours import CURVES, DASHES, MARKERS, ROLES
 from motifair.report.source import Source
 from motifair.report.timeline import STATUS, Timeline, timeline
 
@@ -54,7 +54,8 @@ class Cast:
         else:
             order = timeline.ranking()
             chosen = [timeline.agents[k] for k in (*order[:ENDS], *order[-ENDS:])]
-        looks = {name: look(k) for k, name in enumerate(chosen)}
+        roles = dict(zip(timeline.agents, timeline.roles, strict=False))
+        looks = {n: coloured(look(k), roles.get(n, "")) for k, n in enumerate(chosen)}
         styles = {name: looks.get(name, CROWD) for name in timeline.agents}
         return cls(timeline, styles, frozenset(chosen))
 
@@ -104,6 +105,11 @@ def look(k: int) -> Style:
     return Style(
         CURVES[k % len(CURVES)], dashes[k % len(dashes)], markers[(k + k // 7) % len(markers)]
     )
+
+
+def coloured(style: Style, role: str) -> Style:
+    """Give agents of a known role its colour; dash and marker still tell them apart."""
+    return replace(style, colour=ROLES.get(role, style.colour))
 
 
 def run_figures(source: Source, cast: Cast | None = None) -> list[Chart | Missing]:
@@ -164,7 +170,7 @@ def loss(source: Source, cast: Cast) -> Chart | Missing:
     split = _split(source)
     if split is None:
         return Missing("Loss over rounds", SIMULATION)
-    how = cast.reading("Training loss of each agent in each round, all terms of E13 together.")
+    how = cast.reading("Training loss of each agent in each round, all of its terms together.")
     series = tuple(cast.curves(split.history.columns["loss"]))
     return Chart("loss", "Loss over rounds", how, "round", "training loss", series)
 
@@ -212,7 +218,7 @@ def compensations(source: Source, cast: Cast) -> Chart | Missing:
         )
     how = (
         "The part of the payoff that an agent got because its value exceeded its own earlier mean: "
-        "it rewards those who contribute late (E4)."
+        "it rewards those who contribute late."
     )
     series = tuple(cast.curves(_cumulative(table)))
     return Chart(
@@ -233,7 +239,7 @@ def received(source: Source, cast: Cast) -> Chart | Missing:
         return Missing(title, "this method gives agents no part of a common gradient.")
     x, z = in_columns(cast.timeline.rounds, 100 * table, MOST_COLUMNS)
     taken = len(cast.timeline.rounds) / max(len(x), 1)
-    how = "The share of its components that the server gave to an agent (E3): dark is little." + (
+    how = "The share of its components that the server gave to an agent: dark is little." + (
         f" A column is the mean of {math.ceil(taken)} rounds." if taken > 1 else ""
     )
     chart = HeatMap("% received", x, z.T, 0.0, 100.0, agents=cast.timeline.agents)

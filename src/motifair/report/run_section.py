@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from motifair.config import OPTIONS, make_config
+from motifair.config import OPTIONS, Config, make_config
 from motifair.evaluation.fairness import LOSS
 from motifair.experiments.result import Result
 from motifair.experiments.split_result import known_mean
@@ -111,13 +112,28 @@ class RunSection:
         return () if self.source.result is None else self.source.result.caveats
 
     @property
+    def agents(self) -> Table:
+        """A row for each agent."""
+        return agents_table(self.source, self.timeline)
+
+    @property
+    def when(self) -> str:
+        """When a simulation ended, where that is known, and how long it took."""
+        result = self.source.result
+        if result is None:
+            return ""
+        ended = result.environment.get("finished")
+        return f"{f'Finished {ended}, after' if ended else 'It took'} {result.seconds:.0f} s."
+
+    @property
+    def repeat(self) -> str:
+        """The command that repeats a simulation; '' where there is none."""
+        return "" if self.source.result is None else command_of(self.source.config)
+
+    @property
     def tables(self) -> list[Table]:
-        """Agents, what was configured, and with which versions."""
-        return [
-            agents_table(self.source, self.timeline),
-            options_table(self.source),
-            *_versions(self),
-        ]
+        """What was configured, and with which versions."""
+        return [options_table(self.source), *_versions(self)]
 
 
 def make_sections(sources: Mapping[Path, Source]) -> list[RunSection]:
@@ -161,20 +177,21 @@ def agents_table(source: Source, timeline: Timeline) -> Table:
     if source.graphs:
         columns["graphs"] = [str(source.graphs.get(a, NONE)) for a in timeline.agents]
     last = _last(timeline.columns["value"])
-    columns["value"] = _cells(last, 3)
-    columns["received"] = [percent(v) for v in known_mean(timeline.received)]
-    columns[f"payoff, {timeline.currency}"] = _cells(
+    columns["value now"] = _cells(last, 3)
+    columns["reward received"] = [percent(v) for v in known_mean(timeline.received)]
+    columns[f"paid in all, {timeline.currency}"] = _cells(
         np.nansum(timeline.columns["payoff"], axis=0), 2
     )
-    columns[f"compensation, {timeline.currency}"] = _cells(
+    columns[f"of it late, {timeline.currency}"] = _cells(
         np.nansum(timeline.columns["compensation"], axis=0), 2
     )
     if source.ledger is not None:
         columns["missed"] = [str(n) for n in (timeline.status > 0).sum(axis=0)]
     if source.result is not None:
         split = source.result.splits[source.split]
-        columns["alone"], columns["again"] = _cells(split.alone, 3), _cells(split.alone_again, 3)
-        columns["accuracy"] = _cells(split.accuracy, 3)
+        columns["accuracy alone"] = _cells(split.alone, 3)
+        columns["alone again"] = _cells(split.alone_again, 3)
+        columns["accuracy together"] = _cells(split.accuracy, 3)
         columns["gain"] = [f"{g:+.3f}" for g in split.accuracy - split.alone]
     elif source.accuracy:
         columns["accuracy"] = _cells([source.accuracy.get(a, math.nan) for a in timeline.agents], 3)
@@ -182,13 +199,30 @@ def agents_table(source: Source, timeline: Timeline) -> Table:
     return Table(tuple(columns), rows, "Agents", range(left, len(columns)))
 
 
-def options_table(source: Source) -> Table:
-    """List every option, and its default where it differs."""
-    given = source.config.to_json()
-    options = {**OPTIONS, **component_options(given)}
+def command_of(config: Config) -> str:
+    """Return the command that runs a configuration: options that are not usual, by name.
+
+    >>> command_of(make_config({"dataset": "my data", "rounds": 5, "beta": 2}))
+    "motifair run --set 'dataset=my data' --set rounds=5 --set beta=2.0"
+    """
+    given, usual = config.to_json(), usual_options(config)
+    changed = [f"{k}={v}" for k, v in given.items() if str(v) != str(usual[k]) and k != "profile"]
+    profile = [] if given["profile"] == "default" else [f"profile={given['profile']}"]
+    return " ".join(["motifair run", *(f"--set {shlex.quote(x)}" for x in profile + changed)])
+
+
+def usual_options(config: Config) -> dict[str, Any]:
+    """Return the options as they are by default, with this profile, method, parts and scenario."""
+    given = config.to_json()
     parts = ("profile", "method", "aggregator", "valuation", "scenario")
     usual = make_config({name: given[name] for name in parts if name in given}).to_json()
-    usual |= {name: OPTIONS[name].default for name in parts[1:]}
+    return usual | {name: OPTIONS[name].default for name in parts[1:]}
+
+
+def options_table(source: Source) -> Table:
+    """List every option, and its default where it differs."""
+    given, usual = source.config.to_json(), usual_options(source.config)
+    options = {**OPTIONS, **component_options(given)}
     rows = tuple(
         (
             name,

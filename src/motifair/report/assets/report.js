@@ -8,7 +8,6 @@ const boxes = [...document.querySelectorAll(".controls input[type=checkbox]")];
 const focus = document.getElementById("focus");
 const root = document.documentElement;
 const stale = new Set(plots);
-const entries = [...document.querySelectorAll(".legend button")];
 const PAPER = 680, LOW = 310; // pixels: two figures go on a page
 // The buttons are listed, not left to Plotly: version 7 added one that uploads a figure to its cloud.
 const CONFIG = {
@@ -104,8 +103,6 @@ function paintRest() {
 }
 
 function repaint() {
-  const away = hidden();
-  for (const entry of entries) entry.setAttribute("aria-pressed", !away.has(entry.dataset.agent));
   document.getElementById("shown").textContent = boxes.filter((box) => box.checked).length;
   for (const plot of plots) {
     stale.add(plot);
@@ -140,10 +137,6 @@ matchMedia("print").addEventListener("change", (event) => (event.matches ? toPap
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
 focus.addEventListener("change", repaint);
 for (const box of boxes) box.addEventListener("change", repaint);
-// An entry of one legend shows or hides its agent in all figures.
-for (const entry of entries) {
-  entry.addEventListener("click", () => boxes.find((b) => b.value === entry.dataset.agent).click());
-}
 for (const [id, checked] of [["all", true], ["none", false]]) {
   document.getElementById(id).addEventListener("click", () => {
     for (const box of boxes) box.checked = checked;
@@ -152,6 +145,41 @@ for (const [id, checked] of [["all", true], ["none", false]]) {
 }
 for (const section of document.querySelectorAll("details.run")) {
   section.addEventListener("toggle", () => waiting || paintRest());
+}
+// Tables of agents and runs: a bar under each number, and rows in the order of a column.
+const figure = (cell) => parseFloat(cell.textContent); // NaN for words, and for a number not known
+function sort(table, column, down) {
+  const key = (row) => row.cells[column];
+  const order = (a, b) => {
+    const [x, y] = [figure(key(a)), figure(key(b))];
+    if (Number.isNaN(x) || Number.isNaN(y)) {
+      const words = key(a).textContent.localeCompare(key(b).textContent);
+      return Number.isNaN(x) - Number.isNaN(y) || (down ? -words : words);
+    }
+    return down ? y - x : x - y;
+  };
+  table.tBodies[0].append(...[...table.tBodies[0].rows].sort(order));
+}
+for (const table of document.querySelectorAll(".sortable table")) {
+  const rows = [...table.tBodies[0].rows];
+  [...table.tHead.rows[0].cells].forEach((head, column) => {
+    const cells = rows.map((row) => row.cells[column]).filter((cell) => !Number.isNaN(figure(cell)));
+    const most = Math.max(...cells.map((cell) => Math.abs(figure(cell))));
+    for (const cell of most > 0 ? cells : []) {
+      cell.style.setProperty("--bar", `${(100 * Math.abs(figure(cell))) / most}%`);
+      cell.classList.toggle("minus", figure(cell) < 0);
+    }
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...head.childNodes);
+    head.append(button);
+    button.addEventListener("click", () => {
+      const down = head.getAttribute("aria-sort") !== "descending";
+      for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+      head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      sort(table, column, down);
+    });
+  });
 }
 // A link of the contents opens the section that it leads to.
 function openTarget() {
