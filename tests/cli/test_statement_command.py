@@ -119,7 +119,11 @@ def test_an_operators_folder_and_the_ledger_alone_tell_the_same(deployed: World)
     assert whole["instead"]["shapley"] is not None
     assert alone["instead"]["shapley"] is None
     assert whole["motifs"]
-    assert str(ledger) in whole["verification"][0]["command"]
+    commands = " ".join(row["command"] for row in whole["verification"])
+    assert "--ledger ledger.sqlite" in commands
+    assert str(deployed.folder.parent) not in commands, "a path of the operator's machine"
+    assert (whole["federation"], alone["federation"]) == (content_of()["federation"]["name"], "")
+    assert 0 < whole["besides"]["received"] <= 1
 
 
 def test_mistakes_end_in_a_sentence(

@@ -61,6 +61,18 @@ def test_the_text_has_every_amount_and_how_to_verify(width: int) -> None:
     assert wide == []
 
 
+def test_thousands_are_separated_for_people_alone() -> None:
+    s = statement_of(300)
+    assert s.payoff > 100_000
+    assert s.money(s.payoff).replace(",", "") == s.exact(s.payoff) == s.to_json()["payoff"]
+    assert (s.money(123_456_789), s.money(-5), s.money(-100_000)) == (
+        "1,234,567.89",
+        "-0.05",
+        "-1,000.00",
+    )
+    assert f"You were paid {s.money(s.payoff)} EUR" in as_html(s)
+
+
 def test_what_is_shown_is_called_what_the_terms_pay() -> None:
     voted = {"alignment_against": "peers-by-value", "diversity_weight": 8.0}
     for config, words, others in (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -76,12 +76,14 @@ def _read(
     from motifair.statements.statement import make_statement
     from motifair.statements.verification import verify
 
+    more: dict[str, Any] = {}
     if (run is None) == (ledger is None):
         raise MotifairError("Name one run: either --run FOLDER or --ledger FILE_OR_URL.")
     if run is not None:
         source = read_source(run, run=name, split=split)
         entries, graphs, motifs = source.entries, source.graphs, source.motifs
         place, folder = source.ledger, str(run)
+        more = {"federation": source.federation, "accuracy": source.accuracy}
     else:
         from motifair.consortium.source import read_ledger
 
@@ -92,5 +94,12 @@ def _read(
     if not verdict.fits:
         raise MotifairError(f"A statement needs a verified ledger. {verdict}")
     return make_statement(
-        entries, agent, graphs=graphs, motifs=motifs, ledger=place, folder=folder, split=split
+        entries,
+        agent,
+        graphs=graphs,
+        motifs=motifs,
+        ledger=place,
+        folder=folder,
+        split=split,
+        **more,
     )

@@ -27,6 +27,7 @@ def read_deployed(folder: Path, run: str | None = None) -> Source:
     terms = next(AgreedTerms.from_json(e.terms) for e in reversed(entries) if e.kind == "terms")
     return Source(
         name=f"{operator.terms.name}, run {name}",
+        federation=operator.terms.name,
         run=name,
         config=make_config(terms.config),
         entries=entries,

@@ -29,7 +29,7 @@ class Source:
     says where that ledger is and `verdict` whether it fits, None for a simulation. `graphs` and
     `motifs` are how many graphs each agent trains on, and the keys of its motifs; empty where
     unknown. `accuracy` is each agent's after the last round. `result` and `split` are those of
-    a simulation.
+    a simulation, `federation` is the name of one between machines.
     """
 
     name: str
@@ -43,6 +43,7 @@ class Source:
     accuracy: Mapping[str, float] = field(default_factory=dict)
     result: Result | None = None
     split: int = 0
+    federation: str = ""
 
     @property
     def terms(self) -> AgreedTerms:

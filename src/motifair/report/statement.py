@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from datetime import date
 from io import StringIO
 from typing import Any
 
@@ -14,6 +15,7 @@ from motifair.extras import require
 from motifair.report.templates import asset, render
 from motifair.report.verdicts import verdict_on_statement
 from motifair.statements.entry import clean_reason, decimal
+from motifair.statements.explanations import besides_money
 from motifair.statements.statement import Motif, Payment, Statement
 from motifair.table import Table
 
@@ -59,7 +61,8 @@ def as_text(statement: Statement, width: int = 80) -> str:
     )
     console.print(f"Statement for {clean_reason(statement.agent)}")
     console.print(_about(statement) + "\n")
-    console.print(verdict_on_statement(statement) + "\n")
+    console.print(verdict_on_statement(statement))
+    console.print(_besides(statement) + "\n")
     totals = _totals(statement).to_rich(box=None, show_header=False, padding=(0, 2, 0, 0))
     console.print(totals)
     console.print("\n" + "\n".join(_instead(statement)) + "\n")
@@ -90,6 +93,7 @@ def as_html(statement: Statement) -> str:
         theme=asset("theme.css"),
         about=_about(statement),
         verdict=verdict_on_statement(statement),
+        besides=_besides(statement),
         labels=_labels(statement),
         meaning=statement.meaning,
         bars=_bars(statement),
@@ -115,10 +119,18 @@ def as_pdf(statement: Statement) -> bytes:
 
 
 def _about(s: Statement) -> str:
+    """Say what the statement is of: federation, run, period, method, and the day it was made."""
     unpaid = sum(not p.settled for p in s.rounds)
-    rounds = f"{len(s.rounds)} rounds" if len(s.rounds) != 1 else f"round {s.rounds[0].round}"
+    numbers = [p.round for p in s.rounds] or [0]
+    period = f"rounds {numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else f"round {numbers[0]}"
     late = f", {unpaid} of them not settled" if unpaid else ""
-    return clean_reason(f"run {s.run}, method {s.method}, {rounds}{late}; amounts in {s.currency}")
+    where = f"federation {s.federation}, " if s.federation else ""
+    words = f"{where}run {s.run}, method {s.method}, {period}{late}; amounts in {s.currency}"
+    return clean_reason(f"{words}; made on {date.today().isoformat()}")
+
+
+def _besides(s: Statement) -> str:
+    return besides_money(s.received, s.accuracy)
 
 
 def _labels(s: Statement) -> dict[str, str]:

@@ -45,6 +45,7 @@ def state(
         motifs=source.motifs,
         folder=None if folder is None else str(folder),
         split=split,
+        accuracy=source.accuracy,
     )
     made = made if round_ is None else made.only(round_)
     if path is not None and format_ is not None:

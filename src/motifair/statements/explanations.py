@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from motifair.statements.attribution import valued_by
 from motifair.statements.entry import AgreedTerms
@@ -76,10 +77,10 @@ def how_to_verify(
     run: str, agent: str, ledger: str | None, folder: str | None
 ) -> tuple[tuple[str, str], ...]:
     """Return (command, what it does) by which a reader can verify the statement."""
-    where, place = (
-        shlex.quote(without_password(ledger or "LEDGER")),
-        shlex.quote(folder or "FOLDER"),
-    )
+    # A member gets this: it has no use for the folders of the operator's machine.
+    where = ledger or "LEDGER"
+    where = shlex.quote(without_password(where) if "://" in where else Path(where).name)
+    place = shlex.quote(Path(folder).resolve().name if folder else "FOLDER")
     about = f"--name {shlex.quote(run)} --agent {shlex.quote(agent)}"
     return (
         (
@@ -108,6 +109,17 @@ def how_to_repeat(agent: str, folder: str | None, split: int) -> tuple[tuple[str
             "that the run recorded. The command gives the same numbers and the same head again.",
         ),
     )
+
+
+def besides_money(received: float | None, accuracy: float | None) -> str:
+    """Say what a member got in addition to its payoff; '' where nothing is known.
+
+    >>> besides_money(0.25, 0.9)
+    "Besides money you got 25 % of the federation's updates and a model of accuracy 0.900."
+    """
+    got = [] if received is None else [f"{100 * received:.0f} % of the federation's updates"]
+    got += [] if accuracy is None else [f"a model of accuracy {accuracy:.3f}"]
+    return f"Besides money you got {' and '.join(got)}." if got else ""
 
 
 def without_password(ledger: str) -> str:

@@ -87,7 +87,10 @@ class Statement:
     """What a member was paid and why; made by `make_statement`.
 
     `rounds` are those in which the agent was a member. `entries` and `head` are the length and the
-    last hash of the ledger. `alignments` says what the part `alignment` is: `alignment`,
+    last hash of the ledger. `federation` is its name, '' if unknown. `received` is the share of the
+    update that the agent was given, on average over settled rounds and relative to the most that
+    anybody was given (None if nobody was given any), `accuracy` that of its model on its own test
+    graphs (None if unknown). `alignments` says what the part `alignment` is: `alignment`,
     `coverage`, or both if the terms changed. `motifs` is None if unknown. `sentences` explain how
     it was paid, `verification` has pairs of a command and what it does.
     """
@@ -104,6 +107,9 @@ class Statement:
     motifs: tuple[Motif, ...] | None
     sentences: tuple[str, ...]
     verification: tuple[tuple[str, str], ...]
+    federation: str = ""
+    received: float | None = None
+    accuracy: float | None = None
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -149,8 +155,15 @@ class Statement:
         return tuple(sorted(leaned, key=lambda p: (-(p.lean or 0), p.round))[:MOST_LEANED_ON])
 
     def money(self, units: int | None) -> str:
-        """Return an amount as a decimal; '' for None."""
-        return "" if units is None else decimal(units, self.digits)
+        """Return an amount for people to read, with thousands separated; '' for None."""
+        if units is None:
+            return ""
+        whole, point, part = self.exact(units).partition(".")
+        return f"{'-' if units < 0 else ''}{abs(int(whole)):,}{point}{part}"
+
+    def exact(self, units: int) -> str:
+        """Return an amount as a decimal, for programs."""
+        return decimal(units, self.digits)
 
     def only(self, round: int) -> Statement:
         """Return the statement restricted to one round; raise MotifairError if it has no such."""
@@ -161,7 +174,7 @@ class Statement:
                 f"{self.agent} was not a member in round {round}; its rounds are {min(numbers)} to "
                 f"{max(numbers)}."
             )
-        return replace(self, rounds=chosen)
+        return replace(self, rounds=chosen, received=None, accuracy=None)
 
     def to_json(self) -> dict[str, Any]:
         """Return the statement as JSON values; amounts and values are exact decimals, as text."""
@@ -170,16 +183,18 @@ class Statement:
         return {
             "run": self.run,
             "agent": self.agent,
+            "federation": self.federation,
             "method": self.method,
             "currency": self.currency,
-            "payoff": self.money(self.payoff),
-            "parts": {name: self.money(self.totals[name]) for name in names},
+            "payoff": self.exact(self.payoff),
+            "parts": {name: self.exact(self.totals[name]) for name in names},
             "meaning": {name: self.meaning[name] for name in names},
             "sentences": list(self.sentences),
             "instead": {
-                "equal": self.money(self.equal),
-                "shapley": None if shapley is None else self.money(shapley),
+                "equal": self.exact(self.equal),
+                "shapley": None if shapley is None else self.exact(shapley),
             },
+            "besides": {"received": self.received, "accuracy": self.accuracy},
             "motifs": None if self.motifs is None else [asdict(m) for m in self.motifs],
             "leaned_on": {
                 "meaning": self.leaning,
@@ -199,15 +214,15 @@ class Statement:
             "settled": p.settled,
             "status": p.status,
             "note": p.note,
-            "payoff": self.money(p.payoff),
-            "parts": {name: self.money(p.amounts.get(name, 0)) for name in names},
+            "payoff": self.exact(p.payoff),
+            "parts": {name: self.exact(p.amounts.get(name, 0)) for name in names},
             "value": decimal(p.value, 12),
             "value_parts": {name: decimal(pico, 12) for name, pico in value_parts.items()},
             "compensation": decimal(p.compensation, 12),
             "lean": p.lean,
             "instead": {
-                "equal": self.money(p.equal),
-                "shapley": None if p.shapley is None else self.money(p.shapley),
+                "equal": self.exact(p.equal),
+                "shapley": None if p.shapley is None else self.exact(p.shapley),
             },
         }
 
@@ -221,6 +236,8 @@ def make_statement(
     ledger: str | None = None,
     folder: str | None = None,
     split: int = 0,
+    federation: str = "",
+    accuracy: Mapping[str, float] = {},
 ) -> Statement:
     """Make the statement of a member from the entries of one run.
 
@@ -232,6 +249,8 @@ def make_statement(
         motifs: Keys of the motifs by member, as far as known.
         ledger, folder, split: File or URL of the ledger (its password is left out), folder of the
             run or the operator, and split of a simulation, as shown in `verification`.
+        federation: Name of the federation.
+        accuracy: Accuracy by member, as far as known.
 
     Returns:
         The `Statement`. Raises MotifairError if the agent is not a member or payoffs do not follow
@@ -277,7 +296,18 @@ def make_statement(
             if any(last.members.values())
             else how_to_repeat(agent, folder, split)
         ),
+        federation=federation,
+        received=_received(entries, agent),
+        accuracy=accuracy.get(agent),
     )
+
+
+def _received(entries: Sequence[Entry], agent: str) -> float | None:
+    """Return the mean share of the update that a member was given, None if nobody was given any."""
+    settled = [e for e in entries if e.kind == "round" and e.settled]
+    most = max((x.kept for e in settled for x in e.lines), default=0)
+    own = [x.kept for e in settled for x in e.lines if x.agent == agent]
+    return sum(own) / (len(own) * most) if own and most else None
 
 
 def _agreed(entries: Sequence[Entry]) -> list[AgreedTerms]:
