@@ -218,6 +218,11 @@ class Config:
         "unlike chance",
         choices=("claimed", "believed"),
     )
+    bounded: bool = option(
+        False,
+        "shorten updates beyond twice the round's usual length before anything else, as the server "
+        "of a deployed federation always does",
+    )
     aggregator: str = option(
         "mean",
         "how weighted updates become one: `mean`, or robust against some agents: `median`, "
@@ -336,14 +341,21 @@ class Config:
     def to_json(self) -> dict[str, Any]:
         """Return all options as values that JSON can hold, infinity as `"inf"`.
 
-        `scenario` only where there is one: the digests of other configurations, with their
-        checkpoints, stay those of before there were scenarios.
+        `scenario` only where there is one, `bounded` only where it is read and not as in profile
+        `paper`: the digests of other configurations, with their checkpoints, stay the same.
         """
         values = {**asdict(self), **dict(self.component_options)}
         del values["component_options"]
         if self.scenario == "none":
             del values["scenario"]
+        if not self._reads_bounded() or (self.profile == "paper" and not self.bounded):
+            del values["bounded"]
         return {k: ("inf" if v == math.inf else v) for k, v in values.items()}
+
+    def _reads_bounded(self) -> bool:
+        from motifair.methods import find_method  # methods import this module
+
+        return "bounded" in find_method(self.method).options
 
     def digest(self) -> str:
         """Return a short hash of this configuration."""
@@ -360,6 +372,7 @@ PROFILES: Mapping[str, Mapping[str, Any]] = {
         "vocabulary_fraction": 1.0,
         "alignment_against": "coverage",
         "size": "believed",
+        "bounded": True,
         "corroboration": 2,
         "value_guard": True,
         "value_rate": 0.2,

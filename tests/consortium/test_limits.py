@@ -15,11 +15,8 @@ import numpy as np
 import pytest
 import torch
 from deployed import NAMES, Answer, Away, World, opened, sealed, terms_of
-from hypothesis import given
-from hypothesis import strategies as st
 
 from motifair.consortium.audit import audit
-from motifair.consortium.limits import capped_sizes, shorten, too_long, usual_length
 from motifair.consortium.member_data import schema_features
 from motifair.consortium.rounds import server_model
 from motifair.consortium.wire import Download, Upload
@@ -184,53 +181,3 @@ def test_an_update_longer_than_the_terms_let_agents_send_is_refused() -> None:
         "update longer than 0.1",
     )
     assert {line.status for line in world.rounds()[1].lines} == {"present"}
-
-
-# The rules alone
-
-
-lengths = st.lists(st.floats(0.5, 1.4), min_size=3, max_size=9)
-
-
-@given(lengths, st.floats(20.0, 1e6))
-def test_one_of_three_or_more_changes_what_is_usual_within_what_the_others_send(
-    others: list[float], length: float
-) -> None:
-    both = torch.tensor([*others, length], dtype=torch.float64)
-    steps = torch.ones(len(both))
-    assert min(others) <= float(usual_length(both, steps)[0]) <= max(others)
-    assert too_long(both, steps).tolist() == [False] * len(others) + [True]
-    small = torch.tensor([*others, 1 / length], dtype=torch.float64)
-    assert min(others) <= float(usual_length(small, steps)[0]) <= max(others)
-    assert not too_long(small, steps).any()
-
-
-@given(lengths)
-def test_updates_of_about_equal_length_stay_as_they_are(drawn: list[float]) -> None:
-    rows = torch.tensor(drawn)[:, None] * torch.tensor([0.6, 0.8])
-    near = rows.clamp(min=0.8 * rows.max())  # none of them twice as long as another
-    assert torch.equal(shorten(near, torch.ones(len(drawn))), near)
-
-
-def test_a_long_update_keeps_its_direction_and_absent_ones_do_not_count() -> None:
-    rows = torch.tensor([[3.0, 4.0], [0.0, 0.0], [0.0, 0.0], [30.0, 40.0], [0.0, 5.0]])
-    expected = torch.tensor([[3.0, 4.0], [0.0, 0.0], [0.0, 0.0], [6.0, 8.0], [0.0, 5.0]])
-    assert torch.allclose(shorten(rows, torch.ones(5)), expected)
-    assert not shorten(torch.zeros(3, 2), torch.ones(3)).any()
-
-
-def test_more_steps_may_go_further() -> None:
-    rows, steps = torch.tensor([[1.0], [1.0], [1.0], [5.0]]), torch.tensor([1, 1, 1, 25])
-    assert torch.equal(shorten(rows, steps), rows)
-    assert shorten(rows, torch.ones(4)).flatten().tolist() == [1.0, 1.0, 1.0, 2.0]
-
-
-def test_of_two_nobody_is_rejected_for_a_length_that_only_the_other_contradicts() -> None:
-    pair = torch.tensor([1e-6, 1.0])
-    assert not too_long(pair, torch.ones(2)).any()
-
-
-def test_sizes_are_held_to_the_lower_median() -> None:
-    assert capped_sizes([10, 10**9], 2.0) == [10, 20]
-    assert capped_sizes([1, 1], 1.5) == [1, 1]
-    assert capped_sizes([30, 40, 50], 2.0) == [30, 40, 50]

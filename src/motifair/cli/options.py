@@ -39,14 +39,13 @@ def option_rows() -> list[dict[str, Any]]:
     """
     from motifair.methods import MECHANISM_OPTIONS, all_methods
 
-    default, paper = Config().to_json(), Config(profile="paper").to_json()
+    default, paper = Config(), Config(profile="paper")
     known = all_methods().values()
     rows = []
     for name, option in OPTIONS.items():
         users = [m.name for m in known if name in m.options]
         row = _row(option, users if name in MECHANISM_OPTIONS else None)
-        usual = option.default  # of the scenario, which JSON lacks where there is none
-        rows.append(row | {"default": default.get(name, usual), "paper": paper.get(name, usual)})
+        rows.append(row | {"default": default.value(name), "paper": paper.value(name)})
     return rows + _component_rows()
 
 

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from motifair.consortium.agent import LOST
 from motifair.consortium.keys import verifier
-from motifair.consortium.limits import REJECTED, capped_sizes, shorten, too_long, usual_length
 from motifair.consortium.member_data import make_model
 from motifair.consortium.privacy import longest
 from motifair.consortium.terms import FederationTerms
@@ -31,7 +30,7 @@ from motifair.federation.protocol import Downloads, Uploads
 from motifair.federation.round import serve_round
 from motifair.federation.server import Record, Server, ServerState, masked_blocks
 from motifair.federation.tensor_file import tensors_digest
-from motifair.mechanism.alignment import ALIGNMENTS
+from motifair.mechanism.bounds import REJECTED, capped_sizes, too_long, usual_length
 from motifair.mechanism.settlement import to_pico
 from motifair.mechanism.value import quantised
 from motifair.methods import make_method
@@ -281,6 +280,7 @@ class Coordinator:
             self.terms.config.hidden,
             torch.tensor(self.terms.config.seed),
             believed=self._believed(roster),
+            bounded=True,
         )
 
     def _believed(self, roster: Sequence[JoinedMember]) -> Tensor | None:
@@ -302,7 +302,7 @@ class Coordinator:
     def _sizes(self, roster: Sequence[JoinedMember]) -> Tensor:
         """Return the number of training graphs of each member, capped by the terms."""
         ratio = self.terms.max_size_ratio
-        return torch.tensor(capped_sizes([j.graphs for j in roster], ratio))
+        return capped_sizes(torch.tensor([j.graphs for j in roster]), ratio)
 
     def _steps(self, roster: Sequence[JoinedMember]) -> Tensor:
         return self.method.steps(self._sizes(roster))
@@ -346,13 +346,9 @@ class Coordinator:
                 for j in roster
             ]
             prototypes = torch.cat(parts)
-        gradient = rows("gradient") if self.method.uses_gradients else None
-        if gradient is not None and self.terms.config.alignment_against in ALIGNMENTS:
-            # These rules add up gradients; others use only their directions.
-            gradient = shorten(gradient, torch.ones(len(roster)))
         return Uploads(
-            update=shorten(rows("update"), self._steps(roster)),
-            gradient=gradient,
+            update=rows("update"),
+            gradient=rows("gradient") if self.method.uses_gradients else None,
             gradient_norm=numbers("gradient_norm"),
             prototypes=prototypes,
             loss=numbers("loss"),

@@ -28,6 +28,7 @@ SIMULATION_ONLY = frozenset(
     {
         "dataset", "splits", "fixed_split", "contribution", "incentives", "agents", "scenario",
         "partition", "skew", "perturbation", "features", "budget", "eval_every",
+        "bounded",
     }
 )  # fmt: skip
 TERMS = "federation.toml"
@@ -250,7 +251,7 @@ def _training(given: Any, members: int) -> Config:
     for name in given:
         if name in SIMULATION_ONLY:
             raise MotifairError(f"[training] cannot set {name}: it is for simulations; remove it.")
-    config = make_config(given | {"agents": members})
+    config = make_config(given | {"agents": members, "bounded": True})
     method = make_method(config)
     refuse_unused(config, given)
     if "payoff" in method.options and config.payoff != "paper":

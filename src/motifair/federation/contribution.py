@@ -18,7 +18,8 @@ def without_each(server: Server, state: ServerState, uploads: Uploads) -> tuple[
     """
     several = server.graphs.dim() > 1
     seen = server.see(state, uploads)
-    parts = [_without_each(server.method, s) for s in (seen.each() if several else [seen])]
+    each = seen.each() if several else [seen]
+    parts = [_without_each(server.method, server.bound(s)) for s in each]
     update, exact = (torch.stack(part) for part in zip(*parts, strict=True))
     if not several:
         update, exact = update[0], exact[0]

@@ -68,7 +68,7 @@ def serve_round(
 
     `present (A,)` says who sent something, None that all did; rows of the others are ignored.
     """
-    # 2. See what the method may look at, and 3. to 8. let it decide.
+    # 2. See what the method may look at, bound it, and 3. to 8. let the method decide.
     seen = server.see(state, uploads)
     d = _decide(server, seen, present, uploads.update.dtype)
     # 9. Merge the prototypes of the agents that are present, by value (E10, E11).
@@ -169,7 +169,7 @@ def _decide(server: Server, seen: Seen, present: Tensor | None, dtype: torch.dty
     """Decide for those present, for each federation of a stack, or for all at once."""
 
     def ask(part: Seen) -> Decision:
-        return decide(server.method, part, server.blocks, dtype)
+        return decide(server.method, server.bound(part), server.blocks, dtype)
 
     if present is not None:
         return decide_among(ask, seen, present)

@@ -7,7 +7,7 @@ federations in front, written `...` here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 from motifair.bag_sum import BagSum
 from motifair.federation.protocol import Uploads
 from motifair.mechanism.allocation import sparsify
+from motifair.mechanism.bounds import shorten
 from motifair.mechanism.diversity import diversity
 from motifair.methods import Memory, Method, Seen
 from motifair.models import Model
@@ -59,11 +60,14 @@ class Server:
         seeds: Tensor,
         accuracy: Callable[[Tensor], Tensor] | None = None,
         believed: Tensor | None = None,
+        *,
+        bounded: bool = False,
     ) -> None:
         """Serve agents with so many `graphs (..., A)`; `indices` has one for each federation, or
         is empty for a method without motifs; `seeds` are `(...)`. As many graphs count as are
-        `believed (..., A)`, by default all.
+        `believed (..., A)`, by default all. If `bounded`, long updates are shortened.
         """
+        self.bounded = bounded
         self.believed = graphs.double() if believed is None else believed.double()
         self.seeds = seeds
         self.accuracy = accuracy
@@ -138,6 +142,16 @@ class Server:
             memory=state.memory,
             judge=self.judge(state),
         )
+
+    def bound(self, seen: Seen) -> Seen:
+        """Return what agents that are present sent, with no influence by length alone."""
+        if not self.bounded:
+            return seen
+        sent = shorten(seen.sent, self.method.steps(seen.graphs))
+        gradients = seen.gradients
+        if gradients is not None:  # means over steps, so that their number does not matter
+            gradients = shorten(gradients, torch.ones_like(seen.graphs))
+        return replace(seen, sent=sent, updates=sent, gradients=gradients)
 
     def judge(self, state: ServerState) -> Callable[[Tensor], Tensor] | None:
         """Return the function that gives the server's accuracy with each of some updates added."""

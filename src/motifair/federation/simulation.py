@@ -231,6 +231,7 @@ class Simulation:
             seeds[0] if self.single else seeds,
             self._validate if self.validation is not None else None,
             self._believed(),
+            bounded=self.method.bounded,
         )
 
     def _believed(self) -> Tensor | None:

@@ -159,6 +159,14 @@ class Method(Component):
         return False
 
     @property
+    def bounded(self) -> bool:
+        """Whether a simulated server bounds updates; published methods take them as they are.
+
+        The server of a deployed federation always does.
+        """
+        return False
+
+    @property
     def own_weight(self) -> float:
         """The share, in what an agent predicts, of a model that it also trains alone (η)."""
         return 0.0

@@ -40,7 +40,7 @@ class Motifair(Method):
             "value_update", "value_rate", "diversity_weight", "aggregation", "aggregate_length",
             "beta", "mask_scope", "mask_by", "retention", "reward_step", "own_weight",
             "prototype_distance", "prototype_reduce", "prototype_weight", "budget", "payoff",
-            "contribution", "aggregator", "valuation", "size",
+            "contribution", "aggregator", "valuation", "size", "bounded",
         }
     )  # fmt: skip
 
@@ -82,6 +82,11 @@ class Motifair(Method):
     def believes(self) -> bool:
         """Graphs count as far as they are believed, or as claimed."""
         return self.config.size == "believed"
+
+    @property
+    def bounded(self) -> bool:
+        """Updates are bounded, or taken as they are."""
+        return self.config.bounded
 
     @property
     def _asks_peers(self) -> bool:

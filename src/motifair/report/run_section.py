@@ -215,7 +215,8 @@ def usual_options(config: Config) -> dict[str, Any]:
     """Return the options as they are by default, with this profile, method, parts and scenario."""
     given = config.to_json()
     parts = ("profile", "method", "aggregator", "valuation", "scenario")
-    usual = make_config({name: given[name] for name in parts if name in given}).to_json()
+    base = make_config({name: given[name] for name in parts if name in given})
+    usual = {name: base.value(name) for name in given}
     return usual | {name: OPTIONS[name].default for name in parts[1:]}
 
 
