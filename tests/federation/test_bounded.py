@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from deployed import NAMES, Answer, World, opened, sealed, terms_of
 from torch import Tensor
@@ -67,14 +69,35 @@ def test_an_absent_agent_does_not_set_what_is_usual() -> None:
     assert torch.equal(found.state.server.weights, wanted.state.server.weights)
 
 
-def test_a_deployed_server_moves_by_the_mean_of_bounded_updates(tmp_path: Path) -> None:
+def nearest(rows: np.ndarray) -> np.ndarray:
+    """The row nearest to its nearest other one: Krum for four agents, one of them faulty."""
+    apart = np.linalg.norm(rows[:, None] - rows[None], axis=2) + np.diag([np.inf] * len(rows))
+    return rows[apart.min(axis=1).argmin()]
+
+
+@pytest.mark.parametrize(
+    ("terms", "centre"),
+    [
+        ({}, lambda rows: rows.mean(axis=0)),
+        ({"aggregator": "median"}, lambda rows: np.median(rows, axis=0)),
+        (
+            {"aggregator": "trimmed-mean", "trim": 0.25},
+            lambda rows: np.sort(rows, axis=0)[1:3].mean(axis=0),
+        ),
+        ({"aggregator": "krum", "faulty": 1}, nearest),
+    ],
+    ids=["mean", "median", "trimmed mean", "Krum"],
+)
+def test_a_deployed_server_moves_by_what_the_terms_make_of_bounded_updates(
+    tmp_path: Path, terms: dict[str, Any], centre: Callable[[np.ndarray], np.ndarray]
+) -> None:
     def longer(name: str, task: Download, answer: Answer) -> bytes:
         upload = opened(answer())
         if name != NAMES[ATTACKER] or upload.update is None:
             return sealed(upload)
         return sealed(replace(upload, update=-5 * upload.update))
 
-    world = World(tmp_path, terms_of(rounds=1, method="fedavg"), longer)
+    world = World(tmp_path, terms_of(rounds=1, method="fedavg", **terms), longer)
     assert world.drive()
     sent = np.stack([world.upload(n, 1).update for n in NAMES]).astype(np.float64)
     length = np.linalg.norm(sent, axis=1)
@@ -83,4 +106,4 @@ def test_a_deployed_server_moves_by_the_mean_of_bounded_updates(tmp_path: Path) 
     sent[ATTACKER] *= most / length[ATTACKER]
     start = world.coordinator().model.layout.initial(world.terms.config.seed, torch.float32)
     moved = world.checkpoint().server.weights.numpy() - start.double().numpy()
-    np.testing.assert_allclose(moved, sent.mean(axis=0), atol=1e-7)
+    np.testing.assert_allclose(moved, centre(sent), atol=1e-7)

@@ -24,6 +24,7 @@ from motifair.federation.loop import Stopped, run_rounds
 from motifair.federation.members import Members, prepare
 from motifair.federation.protocol import Uploads
 from motifair.federation.round import serve_round
+from motifair.federation.simulation import Simulation
 from motifair.graphs.features import motif_labels
 from motifair.graphs.split import Split
 from motifair.mechanism.settlement import Share, Unsettled, settle
@@ -280,6 +281,40 @@ def test_copies_are_those_of_the_neighbour_now_or_a_round_ago() -> None:
     _, _, sent = attacked(BY_NAME["copy another, a round late"], config, split)
     for last, uploads in pairwise(sent):
         assert torch.equal(uploads.update[ATTACKER], last.update[ATTACKER - 1])
+
+
+def test_a_replay_is_the_first_upload_and_a_far_reverse_comes_last() -> None:
+    config, split = world()
+    _, _, sent = attacked(BY_NAME["replay the first upload"], config, split)
+    for uploads in sent[1:]:
+        assert torch.equal(uploads.update[ATTACKER], sent[0].update[ATTACKER])
+        assert not torch.equal(uploads.update[0], sent[0].update[0])
+    _, _, honest = attacked(HONEST, config, split)
+    _, _, sent = attacked(BY_NAME["update reversed, length 999, in the last round"], config, split)
+    for uploads, wanted in zip(sent[:-1], honest[:-1], strict=True):
+        assert torch.equal(uploads.update, wanted.update)
+    far, own = sent[-1].update[ATTACKER], honest[-1].update[ATTACKER]
+    torch.testing.assert_close(far, -999 * own / own.norm())
+
+
+def test_claims_of_graphs_change_numbers_alone() -> None:
+    config, split = world()
+    members = prepare(config, split, seed=5)
+    claimed = attacks.claiming(members, (ATTACKER,), times=2)
+    servers = [Simulation(config, m, device=CPU).server for m in (members, claimed)]
+    more = torch.ones(4)
+    more[ATTACKER] = 2
+    assert torch.equal(servers[1].graphs, servers[0].graphs * more)
+    assert float(servers[1].believed[ATTACKER]) > 1.5 * float(servers[0].believed[ATTACKER])
+    assert servers[1].believed[0] == servers[0].believed[0]
+    assert claimed.train == members.train
+
+
+def test_the_accuracy_of_others_is_without_the_attackers() -> None:
+    config, split = world()
+    _, history, _ = attacked(HONEST, config, split)
+    last = history.columns["accuracy"][-1]
+    assert outcome(history, (1, 3), 1)["others"] == pytest.approx((last[0] + last[2]) / 2)
 
 
 @pytest.mark.parametrize(

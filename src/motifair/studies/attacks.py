@@ -1,4 +1,4 @@
-"""Attacks of one agent: changes to its graphs, its motif keys, its uploads or its attendance.
+"""Attacks of one agent: changes to its graphs, what it claims, its uploads or its attendance.
 
 An attack changes nothing else: the attacker trains honestly and keeps its trained model. In a stack
 of federations there is one attacker in each.
@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 from torch import Tensor
 
-from motifair.federation.members import Members
+from motifair.federation.members import Given, Members
 from motifair.federation.protocol import Uploads
 from motifair.graphs.partition import Partition
 from motifair.graphs.perturb import unconnected_pairs
@@ -135,7 +135,7 @@ def in_two(split: Split, agent: int, rng: np.random.Generator) -> Split:
     return replace(split, partition=partition, roles=roles)
 
 
-# Attacks on motif keys
+# Attacks on what an agent claims: its motif keys, and its number of graphs
 
 
 def honest_members(members: Members, attackers: Attackers) -> Members:
@@ -176,6 +176,20 @@ def claimed(members: Members, attackers: Attackers, keys: Sequence[str]) -> Memb
     return replace(members, train=tuple(train), index=MotifIndex.of(held))
 
 
+def claiming(members: Members, attackers: Attackers, *, times: int) -> Members:
+    """Claim to have so many times the graphs, with invented fingerprints for those beyond."""
+    (agent, *_) = attackers
+    graphs = times * len(members.train[agent])
+    summaries = list(members.summaries)
+    if summaries:
+        real = summaries[agent].fingerprints
+        invented = np.arange(1, graphs - len(real) + 1, dtype=real.dtype)
+        fingerprints = np.concatenate([real, invented])
+        summaries[agent] = replace(summaries[agent], fingerprints=fingerprints)
+    given = Given(agent, graphs, members.train[agent])
+    return replace(members, summaries=tuple(summaries), given=given)
+
+
 # Attacks on uploads
 
 
@@ -195,6 +209,33 @@ def scaled(uploads: Uploads, context: AttackContext, *, by: float) -> Uploads:
     norm = uploads.gradient_norm.clone()
     norm[context.own] *= by
     return replace(sent, gradient_norm=norm)
+
+
+def reversed_far(
+    uploads: Uploads,
+    context: AttackContext,
+    *,
+    length: float,
+    when: Callable[[AttackContext], bool],
+) -> Uploads:
+    """Send the reverse of the own update with a given length, in the rounds chosen by `when`."""
+    if not when(context):
+        return uploads
+    update = uploads.update[context.own]
+    scale = length / update.norm(dim=-1, keepdim=True)
+    return uploads.with_rows(context.own, update=-scale * update)
+
+
+def replayed(uploads: Uploads, context: AttackContext) -> Uploads:
+    """Send the first upload again in every round."""
+    if context.previous is None:
+        return uploads
+    first, gradient = context.previous.uploads, context.previous.uploads.gradient
+    return uploads.with_rows(
+        context.own,
+        update=first.update[context.own],
+        gradient=None if gradient is None else gradient[context.own],
+    )
 
 
 def copied(uploads: Uploads, context: AttackContext) -> Uploads:
@@ -244,6 +285,11 @@ def always(context: AttackContext) -> bool:
 def every_other(context: AttackContext) -> bool:
     """Choose the second, the fourth, ... round."""
     return context.round % 2 == 0
+
+
+def last_round(context: AttackContext) -> bool:
+    """Choose the last round."""
+    return context.round == context.rounds
 
 
 def first_third(context: AttackContext) -> bool:
@@ -298,7 +344,7 @@ class Attack:
     Attributes:
         name: Its name in tables.
         split: Changes the graphs of an agent.
-        members: Changes the motif keys of agents.
+        members: Changes what agents claim to have.
         uploads: Changes the uploads of a round.
         away: Chooses the rounds in which the attacker is absent; not for stacks of federations.
         by_gradient: Whether it needs a method with gradients in the uploads.
@@ -325,6 +371,21 @@ ATTACKS = (
     Attack("join as two, invent keys", split=in_two, members=inventing),
     Attack("update × 10", uploads=partial(scaled, by=10.0)),
     Attack("update × 0.1", uploads=partial(scaled, by=0.1)),
+    Attack("update × 100", uploads=partial(scaled, by=100.0)),
+    Attack("update reversed", uploads=partial(scaled, by=-1.0)),
+    Attack(
+        "update reversed, length 999, in the last round",
+        uploads=partial(reversed_far, length=999.0, when=last_round),
+    ),
+    Attack("update reversed, length 999", uploads=partial(reversed_far, length=999.0, when=always)),
+    # A deployed server counts any larger claim as this one, where members have equal shares.
+    Attack("claim twice the graphs", members=partial(claiming, times=2)),
+    Attack(
+        "claim twice the graphs, send nothing",
+        members=partial(claiming, times=2),
+        uploads=partial(silent, when=always),
+    ),
+    Attack("replay the first upload", uploads=replayed),
     Attack("copy another", uploads=copied),
     Attack("copy another, a round late", uploads=copied_late),
     Attack("echo the reward", uploads=echoed),

@@ -43,7 +43,7 @@ RULES: Mapping[str, Mapping[str, Any]] = {
 ABOUT = ("dataset", "attacker", "rule", "attack")
 # Vertical offset, colour and marker of a rule's dots.
 DRAWN = {"literal": (-0.15, drawing.RED, "s"), "default": (0.15, drawing.BLUE, "o")}
-MEASURES = ("payoff", "reward", "accuracy", "server")
+MEASURES = ("payoff", "reward", "accuracy", "others", "server")
 
 
 @dataclass(frozen=True)
@@ -170,21 +170,24 @@ class Scenario:
     def _digest(self, attack: Attack) -> str:
         """Hash everything that the outcome of an attack depends on."""
         device = self.plan.device.type
-        about = [self.plan.config.to_json(), device, self.case.attacker, attack.name]
+        about = [self.plan.config.to_json(), device, self.case.attacker, attack.name, MEASURES]
         return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def outcome(history: History, attackers: Attackers, size: int) -> dict[str, float]:
-    """Summarise a run: the attacker's payoff, reward and accuracy, and the server's accuracy.
+    """Summarise a run: the attacker's payoff, reward and accuracy, the others' and the server's
+    accuracy.
 
     Of an attacker with several agents the payoff per round is the sum over them; the share of
     received components of the update and the accuracy are means.
     """
     own, columns = list(attackers), history.columns
+    others = [k for k in range(len(history.names)) if k not in attackers]
     return {
         "payoff": float(columns["payoff"][:, own].sum(axis=1).mean()),
         "reward": float(columns["kept"][:, own].mean() / size),
         "accuracy": float(columns["accuracy"][-1, own].mean()),
+        "others": float(columns["accuracy"][-1, others].mean()),
         "server": float(history.global_accuracy[-1]),
     }
 
@@ -276,7 +279,8 @@ def gain_table(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def effects_table(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the effect of each attack on the attacker's reward and accuracy and on the server.
+    """Return the effect of each attack on the attacker's reward and accuracy, the others and the
+    server.
 
     For each measure: the honest mean, and the difference with its interval.
     """
