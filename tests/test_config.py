@@ -63,6 +63,7 @@ PAPER: dict[str, Any] = {
     "payoff": "paper",
 }
 DEFAULT_DIFFERS: dict[str, Any] = {
+    "features": "auto",
     "rings": "chordless",
     "max_ring": 4,
     "chance": True,

@@ -139,10 +139,11 @@ class Config:
         ),
     )
     features: str = option(
-        "auto",
-        "what a node shows the model: its `label`, `attributes` or `degree`; `auto` takes labels, "
-        "else attributes, else degrees",
-        choices=("auto", "label", "degree", "attributes"),
+        "first",
+        "what a node shows the model: its `label`, `attributes`, both (`label+attributes`) or its "
+        "`degree`; `auto` takes labels and attributes, `first` labels, else attributes, and where "
+        "there is neither both take degrees",
+        choices=("auto", "first", "label", "attributes", "label+attributes", "degree"),
     )
     # Model and local training
     local_epochs: int = option(1, "local epochs a round [E]", least=1)
@@ -366,6 +367,7 @@ class Config:
 PROFILES: Mapping[str, Mapping[str, Any]] = {
     "paper": {},
     "default": {
+        "features": "auto",
         "rings": "chordless",
         "max_ring": 4,
         "chance": True,

@@ -224,7 +224,7 @@ def test_fingerprints_of_two_federations_cannot_be_compared() -> None:
     np.testing.assert_array_equal(ours.wiring, other.wiring)
 
 
-@pytest.mark.parametrize("features", ["label", "degree", "attributes"])
+@pytest.mark.parametrize("features", ["label", "degree", "attributes", "label+attributes"])
 def test_what_the_model_does_not_read_makes_no_difference(features: str) -> None:
     """Labels or attributes that not all members need to have."""
     whole = graphs_of("bank-a")
@@ -232,18 +232,18 @@ def test_what_the_model_does_not_read_makes_no_difference(features: str) -> None
     whole = replace(whole, attribute=rng.standard_normal((len(whole.degree), 2)))
     bare = replace(
         whole,
-        node_label=whole.node_label if features == "label" else None,
-        attribute=whole.attribute if features == "attributes" else None,
+        node_label=whole.node_label if "label" in features else None,
+        attribute=whole.attribute if "attributes" in features else None,
     )
     schema, terms = Schema.of(whole, features), believing()
     ours, theirs = (summary_of(terms, g, schema) for g in (whole, bare))
     np.testing.assert_array_equal(ours.fingerprints, theirs.fingerprints)
     np.testing.assert_array_equal(ours.wiring, theirs.wiring)
-    assert ours.wiring.shape == (measure_count(labels=features == "label"),)
+    assert ours.wiring.shape == (measure_count(labels="label" in features),)
     assert (np.abs(ours.wiring) <= 1).all()
 
 
-@pytest.mark.parametrize("features", ["label", "degree", "attributes"])
+@pytest.mark.parametrize("features", ["label", "degree", "attributes", "label+attributes"])
 def test_a_simulation_summarises_graphs_as_their_members_do(features: str) -> None:
     rng = np.random.default_rng(0)
     graphs = graphs_of("bank-a")

@@ -246,29 +246,31 @@ def test_agents_with_other_inputs_are_refused_unless_inputs_are_chosen(
     assert make_plan(parties, {"features": "degree"}, device="cpu").config.features == "degree"
 
 
-def test_attributes_of_unequal_number_do_not_matter_where_all_have_labels() -> None:
+def test_attributes_of_unequal_number_are_refused_unless_labels_are_chosen() -> None:
     parties: dict[str, list[Any]] = {"a": own_graphs(20, 1), "b": own_graphs(20, 2)}
     for width, graphs in enumerate(parties.values(), start=1):
         for graph in graphs:
             nx.set_node_attributes(graph, [0.5] * width, "x")
-    assert make_plan(parties, {}, device="cpu").config.features == "label"
-    with pytest.raises(MotifairError, match=r"a: labels and 1 attributes; b: labels and 2"):
-        make_plan(parties, {"features": "attributes"}, device="cpu")
+    for options in ({}, {"features": "attributes"}):
+        with pytest.raises(MotifairError, match=r"a: labels and 1 attributes; b: labels and 2"):
+            make_plan(parties, options, device="cpu")
+    for chosen in ({"profile": "paper"}, {"features": "label"}):
+        assert make_plan(parties, chosen, device="cpu").config.features == "label"
 
 
 def test_the_folder_says_which_inputs_were_used(data_dir: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     result = motifair.run("PROTEINS", data_dir=data_dir, out=out, **{**QUICK, "rounds": 1})
     stored, summary = (json.loads((out / f"{f}.json").read_text()) for f in ("config", "summary"))
-    assert stored["options"]["features"] == read_plan(out).config.features == "label"
+    assert stored["options"]["features"] == read_plan(out).config.features
+    assert stored["options"]["features"] == "label+attributes"
     assert (
         stored["inputs"] == summary["inputs"] == result.inputs == motifair.load_result(out).inputs
     )
     assert result.inputs == {
-        "uses": ["node labels (3)", "2 classes (1, 2)"],
-        "ignores": ["node attributes (1; features=attributes uses them)"],
+        "uses": ["node labels (3)", "node attributes (1, standardised)", "2 classes (1, 2)"],
+        "ignores": [],
     }
-    assert "  ignores                node attributes (1; " in repr(result)
 
 
 def test_a_run_of_an_earlier_version_is_refused(tmp_path: Path) -> None:

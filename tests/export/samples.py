@@ -28,7 +28,7 @@ def saved(
     folder: Path,
     graphs: GraphSet,
     network: str = "gin",
-    kind: str = "auto",
+    kind: str = "first",
     own_weight: float = 0.0,
 ) -> Path:
     """Write a model; with an `own_weight` beside another that was trained alone."""
@@ -40,12 +40,14 @@ def saved(
 
 def as_pyg(graphs: GraphSet, features: Features) -> Batch:
     """The graphs as one batch; x is worked out from its definition, attributes as they are."""
-    if features.kind == "attributes":
-        x = np.asarray(graphs.attribute)
-    elif features.kind == "degree":
-        x = np.eye(features.width)[graphs.degree.clip(max=features.width - 1)]
-    else:
-        x = (np.asarray(graphs.node_label)[:, None] == features.columns).astype(float)
+    parts = []
+    if features.kind == "degree":
+        parts.append(np.eye(features.width)[graphs.degree.clip(max=features.width - 1)])
+    if "label" in features.kind:
+        parts.append((np.asarray(graphs.node_label)[:, None] == features.columns).astype(float))
+    if "attributes" in features.kind:
+        parts.append(np.asarray(graphs.attribute))
+    x = np.hstack(parts)
     source = np.repeat(np.arange(len(graphs.degree)), graphs.degree)
     made = []
     for first, stop in zip(graphs.node_start[:-1], graphs.node_start[1:], strict=True):

@@ -28,7 +28,7 @@ def inside(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-KINDS = pytest.mark.parametrize("kind", ["label", "degree", "attributes"])
+KINDS = pytest.mark.parametrize("kind", ["label", "degree", "attributes", "label+attributes"])
 
 
 @KINDS

@@ -51,7 +51,7 @@ def assert_the_same(folder: Path, graphs: GraphSet) -> None:
 
 
 @EACH
-@pytest.mark.parametrize("kind", ["label", "degree", "attributes"])
+@pytest.mark.parametrize("kind", ["label", "degree", "attributes", "label+attributes"])
 @pytest.mark.parametrize("seed", range(5))
 def test_random_graphs(network: str, kind: str, seed: int, tmp_path: Path) -> None:
     graphs = random_graphs(20, seed)

@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 from graphs.graph_samples import graph_sets
 from hypothesis import given
+from hypothesis import strategies as st
 
 from motifair.errors import MotifairError
 from motifair.graphs.features import (
     WALKS,
+    AttributeSums,
     fit_features,
     motif_labels,
     resolve_features,
+    standardisation,
     structure_inputs,
 )
 from motifair.graphs.graph_set import GraphSet
@@ -96,18 +99,68 @@ def test_scaled_attributes_of_the_training_graphs_have_mean_0_and_deviation_1(
     assert seen.std(axis=0)[varies] == pytest.approx(1)
 
 
-def test_auto_takes_labels_else_attributes_else_degrees() -> None:
+def test_auto_takes_labels_and_attributes_and_first_the_first_of_them() -> None:
+    labelled = replace(STAR_AND_PATH, attribute=None)
     unlabelled = replace(STAR_AND_PATH, node_label=None)
     bare = replace(unlabelled, attribute=None)
-    for graphs, kind in ((STAR_AND_PATH, "label"), (unlabelled, "attributes"), (bare, "degree")):
-        assert resolve_features(graphs, "auto") == kind
-        assert fit_features(graphs, STAR, "auto").kind == kind
+    for graphs, auto, first in (
+        (STAR_AND_PATH, "label+attributes", "label"),
+        (labelled, "label", "label"),
+        (unlabelled, "attributes", "attributes"),
+        (bare, "degree", "degree"),
+    ):
+        assert (resolve_features(graphs, "auto"), resolve_features(graphs, "first")) == (
+            auto,
+            first,
+        )
+        assert fit_features(graphs, STAR, "auto").kind == auto
+
+
+def test_one_hot_attributes_that_repeat_the_labels_are_not_read_twice() -> None:
+    label = np.array([0, 1, 1, 2, 0, 1, 2, 0])
+    graphs = replace(STAR_AND_PATH, node_label=label, attribute=np.eye(3)[label])
+    assert resolve_features(graphs, "auto") == "label"
+    swapped = replace(graphs, attribute=np.eye(3)[label[::-1]])
+    assert resolve_features(swapped, "auto") == "label+attributes"
+
+
+def test_labels_come_first_and_attributes_after_them() -> None:
+    both = fit_features(STAR_AND_PATH, PATH, "label+attributes")
+    parts = [fit_features(STAR_AND_PATH, PATH, kind) for kind in ("label", "attributes")]
+    encoded = [f.encode(STAR_AND_PATH).toarray() for f in (both, *parts)]
+    assert both.width == 5
+    assert np.array_equal(encoded[0], np.hstack(encoded[1:]))
+
+
+@given(graph_sets(attributes=True, max_graphs=8), st.integers(1, 4))
+def test_sums_of_members_standardise_as_pooled_attributes_would(
+    graphs: GraphSet, members: int
+) -> None:
+    owners = np.arange(len(graphs)) % members
+    shares = [np.flatnonzero(owners == m) for m in range(members)]  # some may be empty
+    found = fit_features(graphs, shares, "attributes")
+    attribute = graphs.attribute
+    assert attribute is not None
+    assert np.allclose(found.mean, attribute.mean(axis=0), rtol=1e-12, atol=1e-12)
+    deviation = attribute.std(axis=0)
+    varies = deviation > 1e-9 * np.abs(attribute).max(axis=0)
+    assert found.scale is not None
+    assert np.allclose(found.scale[varies], deviation[varies], rtol=1e-9)
+
+
+def test_an_attribute_that_varies_by_rounding_only_is_not_blown_up() -> None:
+    sums = [AttributeSums.of(np.full((n, 1), 0.1)) for n in (3, 10, 7)]
+    mean, scale = standardisation(sums)
+    assert mean[0] == pytest.approx(0.1)
+    assert scale.tolist() == [1.0]
 
 
 def test_attributes_that_are_not_finite_are_refused_only_where_they_are_used() -> None:
     attribute = np.full((8, 2), np.nan)
     holed = replace(STAR_AND_PATH, attribute=attribute)
-    assert resolve_features(holed, "auto") == "label"
+    assert resolve_features(holed, "label") == "label"
+    with pytest.raises(MotifairError, match=r"node 0 of two are not all finite.*features=label"):
+        resolve_features(holed, "auto")
     with pytest.raises(MotifairError, match=r"node 0 of two are not all finite.*features=degree"):
         resolve_features(replace(holed, node_label=None), "auto")
 
@@ -117,6 +170,7 @@ def test_attributes_that_are_not_finite_are_refused_only_where_they_are_used() -
     [
         ("label", "two has no node labels; use features=auto"),
         ("attributes", "two has no node attributes; use features=auto"),
+        ("label+attributes", "two has no node labels; use features=auto"),
     ],
 )
 def test_inputs_that_the_graphs_lack_are_refused(kind: str, sentence: str) -> None:

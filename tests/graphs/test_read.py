@@ -19,6 +19,7 @@ from hypothesis import given
 from torch_geometric.data import Data
 
 from motifair.errors import MotifairError
+from motifair.graphs.features import AttributeSums
 from motifair.graphs.graph_set import GraphSet
 from motifair.graphs.read import (
     NO_CLASS,
@@ -274,13 +275,16 @@ def test_a_graph_unlike_the_first_is_named(tmp_path: Path) -> None:
 
 
 LABELS = Schema("label", (0, 1, 2), (0, 1), 3)
+ATTRIBUTES = Schema("attributes", (), (0, 1), 4, mean=(0.0,) * 4, scale=(1.0,) * 4)
 
 
 def test_what_fits_the_schema_is_let_pass() -> None:
     check_schema(TRIANGLE, LABELS)
     check_schema(TRIANGLE, Schema("label", (0, 1, 2, 9), (-1, 0, 1), 4))
     check_schema(TRIANGLE, Schema("degree", (), (0, 1), 2))
-    check_schema(replace(TRIANGLE, attribute=np.zeros((6, 4))), Schema("attributes", (), (0, 1), 4))
+    check_schema(replace(TRIANGLE, attribute=np.zeros((6, 4))), ATTRIBUTES)
+    both = replace(TRIANGLE, attribute=np.zeros((6, 4)))
+    check_schema(both, replace(ATTRIBUTES, features="label+attributes", columns=(0, 1, 2), width=7))
 
 
 def test_unknown_labels_classes_and_widths_are_refused_with_the_first_such_graph() -> None:
@@ -294,7 +298,7 @@ def test_unknown_labels_classes_and_widths_are_refused_with_the_first_such_graph
     hot[4] = 0.5
     with refused("Graph 1 of own has no node labels"):
         check_schema(replace(TRIANGLE, node_label=None, attribute=hot), LABELS)
-    wide = Schema("attributes", (), (0, 1), 4)
+    wide = ATTRIBUTES
     with refused("Graph 0 of own has no attributes at each node, but there must be 4; give every"):
         check_schema(TRIANGLE, wide)
     with refused("Graph 0 of own has 3 attributes at each node, but there must be 4; give every"):
@@ -319,7 +323,7 @@ def test_a_member_with_one_class_of_three_gets_its_number_among_all() -> None:
 
 @given(graph_sets(attributes=True))
 def test_a_schema_survives_json_and_fits_the_graphs_it_is_of(graphs: GraphSet) -> None:
-    for kind in ("auto", "degree", "attributes"):
+    for kind in ("auto", "first", "degree", "attributes"):
         schema = Schema.of(graphs, kind)
         assert Schema.from_json(json.loads(json.dumps(schema.to_json()))) == schema
         check_schema(graphs, schema)
@@ -338,6 +342,12 @@ def test_a_schema_survives_json_and_fits_the_graphs_it_is_of(graphs: GraphSet) -
         {"classes": None},
         {"width": 0},
         {"width": "wide"},
+        {"mean": [0.0], "scale": [1.0]},
+        {"features": "attributes", "columns": []},
+        {"features": "attributes", "columns": [], "mean": [0, 0, 0], "scale": [1, 1, 0]},
+        {"features": "attributes", "columns": [], "mean": [0, 0, "nan"], "scale": [1, 1, 1]},
+        {"features": "label+attributes", "width": 4, "mean": [0, 0], "scale": [1, 1]},
+        {"mean": 3},
     ],
 )
 def test_a_schema_that_is_none_is_refused(change: dict[str, Any]) -> None:
@@ -349,3 +359,28 @@ def test_a_schema_that_is_none_is_refused(change: dict[str, Any]) -> None:
 def test_a_schema_that_lacks_parts_is_refused(content: Any) -> None:
     with refused("A schema needs features, and columns, classes and width"):
         Schema.from_json(content)
+
+
+def test_members_sums_standardise_a_schema_as_their_graphs_together_would() -> None:
+    rng = np.random.default_rng(0)
+    graphs = replace(TRIANGLE, node_label=None, attribute=rng.normal(3, 2, (6, 2)))
+    halves = [graphs.select([g]) for g in range(2)]
+    sums = [AttributeSums.of(np.asarray(half.attribute)) for half in halves]
+    sent = [AttributeSums.from_json(json.loads(json.dumps(s.to_json()))) for s in sums]
+    alone, together = Schema.of(halves[0], "auto"), Schema.of(graphs, "auto")
+    found = alone.standardised_by(sent)
+    assert alone.mean != together.mean
+    assert np.allclose([found.mean, found.scale], [together.mean, together.scale], rtol=1e-12)
+    with refused("Sums number 1 are of 2 attributes, but the schema has 0"):
+        LABELS.standardised_by(sent)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"count": 0}, {"mean": [1]}, {"squares": [-1, 0]}, {"mean": ["inf", 0]}, {"squares": None}],
+)
+def test_sums_that_cannot_be_are_refused(change: dict[str, Any]) -> None:
+    sums = {"count": 2, "mean": [0.0, 1.0], "squares": [0.0, 1.0]}
+    assert AttributeSums.from_json(sums).count == 2
+    with pytest.raises(ValueError, match=r"not|cannot|could"):
+        AttributeSums.from_json({**sums, **change})

@@ -20,6 +20,7 @@ from motifair.table import Table, number
 if TYPE_CHECKING:
     from motifair.consortium.operator_folder import OperatorFolder
     from motifair.consortium.transports.nvflare.processes import EngineProcess
+    from motifair.graphs.features import AttributeSums
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -45,11 +46,21 @@ def init(
     name: Annotated[str, typer.Option(help="Name of the federation.")] = "federation",
     features: Annotated[
         str,
-        typer.Option(help="auto, label, degree or attributes.", autocompletion=complete.features),
+        typer.Option(
+            help="auto, first, label, attributes, label+attributes or degree.",
+            autocompletion=complete.features,
+        ),
     ] = "auto",
+    sums: Annotated[
+        list[Path] | None,
+        typer.Option(help="A member's file from `federation sums`; once for each member."),
+    ] = None,
     folder: Folder = HERE,
 ) -> None:
-    """Write a commented federation.toml, ready to edit."""
+    """Write a commented federation.toml, ready to edit.
+
+    Attributes are standardised by the members' --sums, or without them by the sample.
+    """
     from motifair.graphs.dataset import Dataset
     from motifair.graphs.inputs import describe_inputs
     from motifair.graphs.read import Schema, read_graphs
@@ -57,10 +68,44 @@ def init(
     operator = _operator(folder)
     sample = read_graphs(like)
     schema = Schema.of(sample, features)
+    if sums:
+        schema = schema.standardised_by([_read_sums(path) for path in sums])
     names = [m.strip() for m in members.split(",")]
     path = operator.write_terms(name, names, schema)
     typer.echo(describe_inputs(Dataset(sample), schema.features, motifs=True))
     typer.echo(f"Wrote {path}. Edit it, then: motifair federation provision --folder {folder}")
+
+
+@app.command("sums")
+def write_sums(
+    graphs: Annotated[Path, typer.Option(help="The member's graphs.")],
+    out: Annotated[Path, typer.Option(help="The file to write.")],
+) -> None:
+    """Write the sums of a member's node attributes, for the operator's `init --sums`.
+
+    They are the number of its nodes, and of each attribute the mean and the sum of squares.
+    """
+    from motifair.files import write_json
+    from motifair.graphs.features import AttributeSums, resolve_features
+    from motifair.graphs.read import read_graphs
+
+    found = read_graphs(graphs)
+    resolve_features(found, "attributes")
+    assert found.attribute is not None
+    write_json(out, AttributeSums.of(found.attribute).to_json())
+    typer.echo(f"Wrote {out}: sums of {found.attribute.shape[1]} attributes, for the operator.")
+
+
+def _read_sums(path: Path) -> AttributeSums:
+    from motifair.files import read_json
+    from motifair.graphs.features import AttributeSums
+
+    try:
+        return AttributeSums.from_json(read_json(path))
+    except (OSError, ValueError) as error:
+        raise MotifairError(
+            f"{path} has no sums of attributes; write it with: motifair federation sums."
+        ) from error
 
 
 @app.command()

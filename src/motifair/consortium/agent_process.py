@@ -14,7 +14,7 @@ import torch
 
 from motifair.consortium.agent import MemberAgent
 from motifair.consortium.keys import read_key, signer
-from motifair.consortium.member_data import MemberData, prepare_member_data, schema_features
+from motifair.consortium.member_data import MemberData, prepare_member_data
 from motifair.consortium.privacy import guarantee
 from motifair.consortium.terms import FederationTerms, read_terms
 from motifair.consortium.wire import FINISH, Download, Upload, unseal
@@ -174,6 +174,6 @@ def _export(agent: MemberAgent, download: Download, upload: Upload) -> None:
             "covers": "what was sent to the server, not this model",
         },
     }
-    features = schema_features(agent.terms.schema)
+    features = agent.terms.schema.encoding()
     folder = agent.folder / download.run / "model"
     save_model(folder, state.weights[0], agent.data.model, features, card, own)

@@ -30,6 +30,7 @@ from motifair.federation.protocol import Downloads, Uploads
 from motifair.federation.round import serve_round
 from motifair.federation.server import Record, Server, ServerState, masked_blocks
 from motifair.federation.tensor_file import tensors_digest
+from motifair.graphs.features import reads_labels
 from motifair.mechanism.bounds import REJECTED, capped_sizes, too_long, usual_length
 from motifair.mechanism.settlement import to_pico
 from motifair.mechanism.value import quantised
@@ -436,7 +437,7 @@ class Coordinator:
         if upload.task == JOIN:
             if not self.method.believes:
                 return Shape(prototypes=prototypes)
-            measures = measure_count(labels=self.terms.schema.features == "label")
+            measures = measure_count(labels=reads_labels(self.terms.schema.features))
             return Shape(prototypes=prototypes, fingerprints=upload.graphs, wiring=measures)
         return Shape(size, size if self.method.uses_gradients else None, prototypes)
 

@@ -11,7 +11,6 @@ import torch
 
 from motifair.consortium.coordinator import Coordinator, RunCheckpoint
 from motifair.consortium.keys import signer
-from motifair.consortium.member_data import schema_features
 from motifair.consortium.operator_folder import OperatorFolder
 from motifair.consortium.privacy import guarantee
 from motifair.consortium.rounds import RunDriver, server_model
@@ -69,7 +68,7 @@ def _export(coordinator: Coordinator, checkpoint: RunCheckpoint, folder: Path) -
         },
     }
     weights = server_model(coordinator, checkpoint)
-    save_model(folder, weights, coordinator.model, schema_features(terms.schema), card)
+    save_model(folder, weights, coordinator.model, terms.schema.encoding(), card)
 
 
 class RoundTimes:

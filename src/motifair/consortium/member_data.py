@@ -12,7 +12,7 @@ from motifair.federation.belief import GraphSummary, summarise
 from motifair.federation.members import own_vocabulary
 from motifair.graphs.batch import Shard, make_shard
 from motifair.graphs.dataset import Dataset
-from motifair.graphs.features import Features, as_read, motif_labels, structure_inputs
+from motifair.graphs.features import as_read, motif_labels, structure_inputs
 from motifair.graphs.graph_set import GraphSet, Ints, ranges
 from motifair.graphs.inputs import Inputs, describe_inputs
 from motifair.graphs.partition import holdout
@@ -46,7 +46,7 @@ def prepare_member_data(
     """
     graphs = conform(graphs, schema)
     method = make_method(config)
-    features = schema_features(schema)
+    features = schema.encoding()
     model = make_model(config, schema)
     train, test = member_holdout(config, name, graphs, seed)
     vocabulary = None
@@ -90,16 +90,6 @@ def member_holdout(config: Config, name: str, graphs: GraphSet, seed: int) -> tu
             "give it graphs of another class."
         )
     return train, test
-
-
-def schema_features(schema: Schema) -> Features:
-    """Return the encoding that the members agreed on."""
-    if schema.features == "attributes":
-        return Features(
-            "attributes", schema.width, mean=np.zeros(schema.width), scale=np.ones(schema.width)
-        )
-    columns = np.array(schema.columns, np.int64) if schema.features == "label" else None
-    return Features(schema.features, schema.width, columns)
 
 
 def make_model(config: Config, schema: Schema) -> Model:

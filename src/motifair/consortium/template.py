@@ -53,6 +53,10 @@ features = "{features}"
 columns = {columns}   # node labels
 classes = {classes}
 width = {width}
+{scaling}"""
+_SCALING = """\
+mean = {mean}    # of each attribute, which is standardised by mean and scale; from the
+scale = {scale}    # members' own sums, where init has --sums, else from the sample
 """
 OPERATOR_ONLY = {"server": frozenset({"ledger"})}
 
@@ -67,6 +71,9 @@ def federation_toml(name: str, members: Sequence[str], schema: Schema) -> str:
         columns=list(schema.columns),
         classes=list(schema.classes),
         width=schema.width,
+        scaling=_SCALING.format(mean=list(schema.mean), scale=list(schema.scale))
+        if schema.mean
+        else "",
     )
 
 

@@ -14,6 +14,7 @@ from motifair.cores import usable_cores
 from motifair.errors import MotifairError
 from motifair.files import damaged_files, read_json, write_json
 from motifair.graphs.dataset import EMBEDDED, GENERATED, OWN, Dataset, Objects, load_dataset
+from motifair.graphs.features import ATTRIBUTES, BOTH, LABEL
 from motifair.graphs.inputs import Inputs, choose_features, describe_inputs
 from motifair.graphs.split import Split, make_split
 from motifair.graphs.tu import data_folder
@@ -142,7 +143,11 @@ def _with_owners(config: Config, data: Dataset, given: Mapping[str, Any]) -> Con
 
 def _check_domains(config: Config, data: Dataset) -> None:
     """Refuse to share all parameters between datasets whose inputs differ in meaning."""
-    what = {"label": "labels", "attributes": "attributes"}.get(config.features)
+    what = {
+        LABEL: "labels",
+        ATTRIBUTES: "attributes",
+        BOTH: "labels and attributes",
+    }.get(config.features)
     if len(data.schemas) > 1 and what and make_method(config).share == "all":
         raise MotifairError(
             f"The node {what} of {' and '.join(data.schemas)} do not mean the same, so "

@@ -219,28 +219,15 @@ def _features_to_json(features: Features) -> dict[str, Any]:
 def _read_schema(card: Mapping[str, Any]) -> tuple[Features, Schema]:
     """Return the input features and the schema of the graphs from the card of a model."""
     content = card["features"]
-    kind, width = str(content["kind"]), int(content["width"])
-
-    def array(name: str, of: type, needed: bool) -> np.ndarray | None:
-        if not needed:
-            return None
-        values: np.ndarray = np.array(content[name], dtype=of)
-        if values.shape != (width,):
-            raise ValueError(f"{name} does not have {width} numbers")
-        return values
-
-    columns = array("columns", np.int64, kind == "label")
-    mean = array("mean", np.float64, kind == "attributes")
-    scale = array("scale", np.float64, kind == "attributes")
     schema = Schema.from_json(
         {
-            "features": kind,
-            "columns": [] if columns is None else columns.tolist(),
+            "features": content["kind"],
             "classes": card["classes"],
-            "width": width,
+            "width": content["width"],
+            **{name: content[name] or [] for name in ("columns", "mean", "scale")},
         }
     )
-    return Features(kind, width, columns, mean, scale), schema
+    return schema.encoding(), schema
 
 
 def _replace(folder: Path, temporary: Path) -> None:

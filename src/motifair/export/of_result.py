@@ -37,7 +37,8 @@ def model_of(result: Result, agent: str, split: int) -> Exported:
         raise MotifairError(f"{problem}; name one of {', '.join(trained.names)}.")
     model = trained.model(agent)
     card = trained.card(model)
-    return make_exported(model.weights, trained.members.model, trained.features, card, model.own)
+    members = trained.members
+    return make_exported(model.weights, members.model, members.features, card, model.own)
 
 
 def as_graphs(graphs: Any) -> GraphSet:

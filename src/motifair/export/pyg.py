@@ -16,9 +16,9 @@ from motifair.graphs.graph_set import GraphSet
 def load_module(folder: str | Path) -> torch.nn.Module:
     """Load a model as a module that maps `(x, edge_index, batch)` to log-probabilities.
 
-    `x` is `(nodes, width)`: one-hot labels in the order of the card's columns, one-hot degrees, or
-    attributes as they are (the module scales them). `edge_index` has every edge in both directions,
-    as usual in PyG. The module is in evaluation mode; it has no dropout.
+    `x` is `(nodes, width)`: one-hot labels in the order of the card's columns, attributes as they
+    are (the module scales them), both in this order, or one-hot degrees. `edge_index` has every
+    edge in both directions, as usual in PyG. The module is in evaluation mode; it has no dropout.
     """
     exported = load_model(folder)
     module: torch.nn.Module = _network(exported, exported.weights)
@@ -64,8 +64,11 @@ class Network(torch.nn.Module):
         self.convs = torch.nn.ModuleList(self.convolution(hidden) for _ in range(layers))
         self.post = torch.nn.Linear(hidden, hidden)
         self.readout = torch.nn.Linear(hidden, classes)
-        for name, values in (("mean", features.mean), ("scale", features.scale)):
-            buffer = None if values is None else torch.as_tensor(values)
+        for name, values, label in (("mean", features.mean, 0.0), ("scale", features.scale, 1.0)):
+            buffer = None
+            if values is not None:  # labels, which come first, are not changed
+                labels = torch.full((features.width - len(values),), label, dtype=torch.float64)
+                buffer = torch.cat([labels, torch.as_tensor(values)])
             self.register_buffer(name, buffer, persistent=False)
 
     def convolution(self, hidden: int) -> torch.nn.Module:

@@ -29,5 +29,5 @@ def export_run(run_dir: str | Path, out: str | Path) -> list[Path]:
             place = SERVER if model.agent == SERVER else f"agents/{model.agent}"
             folders.append(Path(out) / f"split-{number:03d}" / place)
             network, card = split.members.model, split.card(model)
-            save_model(folders[-1], model.weights, network, split.features, card, model.own)
+            save_model(folders[-1], model.weights, network, split.members.features, card, model.own)
     return folders

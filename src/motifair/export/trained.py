@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
 from motifair.experiments.plan import Plan, split_data
@@ -15,7 +14,6 @@ from motifair.federation.history import History
 from motifair.federation.members import Members, prepare
 from motifair.federation.simulation import Simulation
 from motifair.federation.state import FederationState
-from motifair.graphs.features import Features, fit_features
 from motifair.methods import make_method
 
 SERVER = "server"
@@ -48,12 +46,6 @@ class TrainedSplit:
         """The agents and their graphs."""
         seed = self.plan.config.seed + self.number
         return prepare(self.plan.config, split_data(self.plan, self.number), seed=seed)
-
-    @cached_property
-    def features(self) -> Features:
-        """The input features of the models."""
-        members, kind = self.members, self.plan.config.features
-        return fit_features(members.split.graphs, np.concatenate(members.numbers), kind)
 
     @property
     def names(self) -> tuple[str, ...]:

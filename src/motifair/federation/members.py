@@ -59,6 +59,7 @@ class Members:
         split: The data split they come from.
         seed: Seed of initial weights and training.
         model: The network.
+        features: The encoding of its inputs.
         numbers: Numbers of the graphs that each agent trains on.
         lent_numbers: Numbers of the graphs that agents lend the server; none for most methods.
         train, test: Each agent's training and test graphs.
@@ -72,6 +73,7 @@ class Members:
     split: Split
     seed: int
     model: Model
+    features: Features
     numbers: tuple[Ints, ...]
     lent_numbers: Ints
     train: tuple[Shard, ...]
@@ -105,7 +107,7 @@ def prepare(config: Config, split: Split, *, seed: int, offer: Offer | None = No
     method, graphs = make_method(config), split.graphs
     train, lent = _lend(method, split, seed, offer)
     given = _given(split, train, seed, offer)
-    features = fit_features(graphs, np.concatenate(train), config.features)
+    features = fit_features(graphs, train, config.features)
     model = method.model(features.width, graphs.classes, config.hidden, config.layers)
     shard = _encoder(graphs, features, model)
     motifs = vocabularies(config, split, given, offer) if method.uses_motifs else None
@@ -123,6 +125,7 @@ def prepare(config: Config, split: Split, *, seed: int, offer: Offer | None = No
         split=split,
         seed=seed,
         model=model,
+        features=features,
         numbers=tuple(train),
         lent_numbers=lent,
         train=tuple(shard(t, c) for t, c in zip(train, contained, strict=True)),

@@ -12,6 +12,7 @@ import numpy as np
 
 from motifair.errors import MotifairError
 from motifair.graphs.convert import from_objects
+from motifair.graphs.features import repeats_labels
 from motifair.graphs.generated import TWITTER_LIKE, twitter_like
 from motifair.graphs.graph_set import GraphSet, Ints
 from motifair.graphs.planted import planted
@@ -31,13 +32,15 @@ class Source:
 
     `schema` is the name of the published dataset they come from, or `OWN`: node labels, attributes
     and classes have the same meaning only within one schema. All graphs given by path or as objects
-    are assumed to share one. `attributes` is the number of node attributes.
+    are assumed to share one. `attributes` is the number of node attributes, which may only be the
+    one-hot labels (`repeats_labels`).
     """
 
     schema: str
     class_values: tuple[int, ...]
     node_labels: bool
     attributes: int
+    repeats_labels: bool
 
 
 @dataclass(frozen=True)
@@ -197,7 +200,8 @@ def _dropped(joined: GraphSet, names: Sequence[str], sets: Sequence[GraphSet]) -
 
 def _source(graphs: GraphSet, schema: str) -> Source:
     width = 0 if graphs.attribute is None else graphs.attribute.shape[1]
-    return Source(schema, graphs.class_values, graphs.node_label is not None, width)
+    labels = graphs.node_label is not None
+    return Source(schema, graphs.class_values, labels, width, repeats_labels(graphs))
 
 
 def _by_position(sets: Sequence[GraphSet], sources: Sequence[Source]) -> list[GraphSet]:

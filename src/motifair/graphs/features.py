@@ -1,15 +1,89 @@
-"""Node inputs of the model: one-hot labels, one-hot degrees, or attributes."""
+"""Node inputs of the model: one-hot labels, standardised attributes, both, or one-hot degrees."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from motifair.errors import MotifairError
+from motifair.graphs.convert import one_hot
 from motifair.graphs.graph_set import GraphSet, Ints
 from motifair.graphs.kernels import return_probabilities
+
+LABEL, ATTRIBUTES, DEGREE = "label", "attributes", "degree"
+BOTH = f"{LABEL}+{ATTRIBUTES}"
+KINDS = (LABEL, ATTRIBUTES, BOTH, DEGREE)
+
+
+def reads_labels(kind: str) -> bool:
+    """Whether a model of features `kind` reads node labels."""
+    return LABEL in kind.split("+")
+
+
+def reads_attributes(kind: str) -> bool:
+    """Whether a model of features `kind` reads node attributes."""
+    return ATTRIBUTES in kind.split("+")
+
+
+@dataclass(frozen=True)
+class AttributeSums:
+    """What a member says of its attributes, so that all of them can be standardised alike.
+
+    Attributes:
+        count: Number of nodes.
+        mean: Mean of each attribute over them, `(width,)`.
+        squares: Sum of the squared differences from that mean, `(width,)`.
+    """
+
+    count: int
+    mean: np.ndarray
+    squares: np.ndarray
+
+    @classmethod
+    def of(cls, attribute: np.ndarray) -> AttributeSums:
+        """Return the sums of the attributes `(nodes, width)` of at least one node."""
+        mean = attribute.mean(axis=0)
+        return cls(len(attribute), mean, ((attribute - mean) ** 2).sum(axis=0))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a dictionary for JSON."""
+        mean, squares = self.mean.tolist(), self.squares.tolist()
+        return {"count": self.count, "mean": mean, "squares": squares}
+
+    @classmethod
+    def from_json(cls, content: Any) -> AttributeSums:
+        """Build from a dictionary made by `to_json`; raise ValueError for anything else."""
+        try:
+            count = int(content["count"])
+            mean, squares = (np.array(content[name], float) for name in ("mean", "squares"))
+        except (KeyError, TypeError) as error:
+            raise ValueError("not count, mean and squares") from error
+        if count < 1 or mean.ndim != 1 or mean.shape != squares.shape:
+            raise ValueError("not as many numbers as attributes")
+        if not np.isfinite([mean, squares]).all() or (squares < 0).any():
+            raise ValueError("numbers that cannot be")
+        return cls(count, mean, squares)
+
+
+def standardisation(members: Sequence[AttributeSums]) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and standard deviation of each attribute over the nodes of all members.
+
+    The deviation of an attribute that does not vary, but for rounding, is returned as 1.
+
+    >>> mean, scale = standardisation([AttributeSums.of(np.array([[1.0], [3.0]]))])
+    >>> mean.tolist(), scale.tolist()
+    ([2.0], [1.0])
+    """
+    count = np.array([m.count for m in members])[:, None]
+    means, squares = (np.stack([getattr(m, n) for m in members]) for n in ("mean", "squares"))
+    mean = (count * means).sum(axis=0) / count.sum()
+    total = (squares + count * (means - mean) ** 2).sum(axis=0)
+    deviation = np.sqrt(total / count.sum())
+    return mean, np.where(deviation > 1e-12 * np.abs(mean), deviation, 1.0)
 
 
 @dataclass(frozen=True)
@@ -17,8 +91,8 @@ class Features:
     """An encoding of nodes that all agents share.
 
     Attributes:
-        kind: `label`, `degree` or `attributes`.
-        width: Number of inputs of a node.
+        kind: One of `KINDS`.
+        width: Number of inputs of a node: labels come first, then attributes.
         columns: The label of each column, those of the whole dataset; for labels only.
         mean: Mean of each attribute over the training graphs; for attributes only.
         scale: Its standard deviation, or 1 where that is 0.
@@ -34,30 +108,36 @@ class Features:
 
     def encode(self, graphs: GraphSet) -> sparse.csr_array:
         """Return the inputs of all nodes, sparse `(nodes, width)`."""
-        nodes = len(graphs.degree)
-        if self.kind == "attributes":
-            assert graphs.attribute is not None
-            assert self.mean is not None
-            return sparse.csr_array((graphs.attribute - self.mean) / self.scale)
-        if self.kind == "degree":
-            column, known = np.minimum(graphs.degree, self.width - 1), np.ones(nodes, dtype=bool)
-        else:
+        if self.kind == DEGREE:
+            column = np.minimum(graphs.degree, self.width - 1)
+            return _one_hot(column, np.ones(len(column), dtype=bool), self.width)
+        parts = []
+        if self.columns is not None:
             assert graphs.node_label is not None
-            assert self.columns is not None
-            column = np.searchsorted(self.columns, graphs.node_label).clip(max=self.width - 1)
-            known = self.columns[column] == graphs.node_label
-        row = np.flatnonzero(known)
-        ones = np.ones(len(row), dtype=np.float32)
-        return sparse.csr_array((ones, (row, column[row])), shape=(nodes, self.width))
+            labels = len(self.columns)
+            column = np.searchsorted(self.columns, graphs.node_label).clip(max=labels - 1)
+            parts.append(_one_hot(column, self.columns[column] == graphs.node_label, labels))
+        if self.mean is not None:
+            assert graphs.attribute is not None
+            parts.append(sparse.csr_array((graphs.attribute - self.mean) / self.scale))
+        return parts[0] if len(parts) == 1 else sparse.csr_array(sparse.hstack(parts, "csr"))
 
 
-def fit_features(graphs: GraphSet, train: Ints, kind: str) -> Features:
+def _one_hot(column: Ints, known: np.ndarray, width: int) -> sparse.csr_array:
+    """Return rows with a 1 in their column, or without one where it is not known."""
+    row = np.flatnonzero(known)
+    ones = np.ones(len(row), dtype=np.float32)
+    return sparse.csr_array((ones, (row, column[row])), shape=(len(column), width))
+
+
+def fit_features(graphs: GraphSet, train: Ints | Sequence[Ints], kind: str) -> Features:
     """Fit an encoding of nodes.
 
     Args:
         graphs: The whole dataset, whose labels have a column each.
-        train: The training graphs, from which degrees, means and deviations are taken.
-        kind: `label`, `degree`, `attributes`, or `auto` (see `resolve_features`).
+        train: The training graphs, or those of each agent. From them degrees are taken, and the
+            sums by which attributes are standardised, agent by agent.
+        kind: One of `KINDS`, or `auto` or `first` (see `resolve_features`).
 
     >>> pair = GraphSet.build("pair", [1, 1], [], [0, 1], node_label=[0, 6])
     >>> features = fit_features(pair, np.arange(2), "auto")
@@ -65,40 +145,51 @@ def fit_features(graphs: GraphSet, train: Ints, kind: str) -> Features:
     ('label', [[1.0, 0.0], [0.0, 1.0]])
     """
     kind = resolve_features(graphs, kind)
-    if kind == "label":
-        columns = np.unique(graphs.node_label)  # type: ignore[arg-type]
-        return Features(kind, len(columns), columns)
-    nodes = np.isin(graphs.node_graph, train)
-    if kind == "degree":
+    agents = [train] if isinstance(train, np.ndarray) else train
+    if kind == DEGREE:
+        nodes = np.isin(graphs.node_graph, np.concatenate(agents))
         return Features(kind, int(graphs.degree[nodes].max()) + 1)
-    assert graphs.attribute is not None
-    seen = graphs.attribute[nodes]
-    scale = seen.std(axis=0)
-    return Features(
-        kind, seen.shape[1], mean=seen.mean(axis=0), scale=np.where(scale > 0, scale, 1.0)
-    )
+    columns = np.unique(graphs.node_label) if reads_labels(kind) else None  # type: ignore[arg-type]
+    mean = scale = None
+    if reads_attributes(kind):
+        assert graphs.attribute is not None
+        of_agents = (graphs.attribute[np.isin(graphs.node_graph, own)] for own in agents)
+        mean, scale = standardisation([AttributeSums.of(a) for a in of_agents if len(a)])
+    width = sum(len(part) for part in (columns, mean) if part is not None)
+    return Features(kind, width, columns, mean, scale)
 
 
 def resolve_features(graphs: GraphSet, kind: str) -> str:
-    """Replace `auto` by what the graphs have: `label`, else `attributes`, else `degree`.
+    """Replace `auto` and `first` by what the graphs have.
+
+    `auto` is labels and attributes, `first` labels, else attributes; without both, degrees.
 
     Raises:
         MotifairError: If the graphs do not have these features, or have NaN or infinite attributes.
     """
-    missing = {"label": graphs.node_label is None, "attributes": graphs.attribute is None}
-    if kind == "auto":
-        kind = next((k for k in missing if not missing[k]), "degree")
-    if missing.get(kind, False):
-        raise MotifairError(
-            f"{graphs.name} has no node {kind.removesuffix('s')}s; use features=auto."
-        )
-    attribute = graphs.attribute if kind == "attributes" else None
+    has = {LABEL: graphs.node_label is not None, ATTRIBUTES: graphs.attribute is not None}
+    if kind == "auto" and all(has.values()) and not repeats_labels(graphs):
+        kind = BOTH
+    if kind in ("auto", "first"):
+        kind = next((k for k, there in has.items() if there), DEGREE)
+    for part in kind.split("+"):
+        if not has.get(part, True):
+            raise MotifairError(
+                f"{graphs.name} has no node {part.removesuffix('s')}s; use features=auto."
+            )
+    attribute = graphs.attribute if reads_attributes(kind) else None
     if attribute is not None and not (finite := np.isfinite(attribute).all(axis=1)).all():
         raise MotifairError(
             f"The attributes of node {finite.argmin()} of {graphs.name} are not all finite; "
             "replace NaN and infinities, or use features=label or features=degree."
         )
     return kind
+
+
+def repeats_labels(graphs: GraphSet) -> bool:
+    """Whether the attributes are the one-hot labels, as in PyG."""
+    hot, label = one_hot(graphs.attribute), graphs.node_label
+    return hot is not None and label is not None and np.array_equal(hot, label)
 
 
 def as_read(graphs: GraphSet, kind: str) -> GraphSet:
@@ -112,14 +203,14 @@ def as_read(graphs: GraphSet, kind: str) -> GraphSet:
     """
     return replace(
         graphs,
-        node_label=graphs.node_label if kind == "label" else None,
-        attribute=graphs.attribute if kind == "attributes" else None,
+        node_label=graphs.node_label if reads_labels(kind) else None,
+        attribute=graphs.attribute if reads_attributes(kind) else None,
     )
 
 
 def motif_labels(graphs: GraphSet, kind: str) -> Ints:
     """Return the node labels used in motifs: the graphs' own, or degrees."""
-    if graphs.node_label is None or kind == "degree":
+    if graphs.node_label is None or kind == DEGREE:
         return graphs.degree
     return graphs.node_label
 

@@ -8,10 +8,17 @@ from typing import Any
 import numpy as np
 
 from motifair.errors import MotifairError
-from motifair.graphs.convert import one_hot
 from motifair.graphs.dataset import Dataset, Source
-from motifair.graphs.features import resolve_features
-from motifair.graphs.graph_set import GraphSet
+from motifair.graphs.features import (
+    ATTRIBUTES,
+    BOTH,
+    DEGREE,
+    LABEL,
+    reads_attributes,
+    reads_labels,
+    repeats_labels,
+    resolve_features,
+)
 from motifair.graphs.read import format_values
 
 
@@ -34,38 +41,34 @@ class Inputs:
 def describe_inputs(data: Dataset, features: str, *, motifs: bool) -> Inputs:
     """Describe which data of the graphs is used with these `features`, with or without `motifs`.
 
+    >>> from motifair.graphs.graph_set import GraphSet
     >>> pair = GraphSet.build("pair", [2, 1], [[0, 1]], [0, 1], node_label=[0, 6, 0])
     >>> print(describe_inputs(Dataset(pair), "degree", motifs=True))
     Using node degrees, 2 classes (0, 1); ignoring: node labels (2; features=label uses them).
     """
     graphs, features = data.graphs, resolve_features(data.graphs, features)
-    uses, ignores = ["node degrees"] if features == "degree" else [], []
+    uses, ignores = ["node degrees"] if features == DEGREE else [], []
     if graphs.node_label is not None:
         count = len(np.unique(graphs.node_label))
-        if features == "label":
+        if reads_labels(features):
             uses.append(f"node labels ({count})")
-        elif features == "attributes" and motifs:
+        elif features == ATTRIBUTES and motifs:
             uses.append(f"node labels ({count}, in motifs only)")
         else:
             ignores.append(f"node labels ({count}; features=label uses them)")
     if graphs.attribute is not None:
         width = graphs.attribute.shape[1]
-        if features == "attributes":
-            uses.append(f"node attributes ({width})")
-        elif not _repeats_labels(graphs):
-            ignores.append(f"node attributes ({width}; features=attributes uses them)")
+        if reads_attributes(features):
+            uses.append(f"node attributes ({width}, standardised)")
+        elif not repeats_labels(graphs):
+            uses_them = BOTH if reads_labels(features) else ATTRIBUTES
+            ignores.append(f"node attributes ({width}; features={uses_them} uses them)")
     if graphs.edge_label is not None and len(graphs.edge_label):
         count = len(np.unique(graphs.edge_label))
         (uses if motifs else ignores).append(
             f"edge labels ({count}{', in motifs only' if motifs else ''})"
         )
     return Inputs((*uses, _classes(data)), (*ignores, *graphs.ignored))
-
-
-def _repeats_labels(graphs: GraphSet) -> bool:
-    """Whether the attributes are the one-hot labels, as in PyG."""
-    hot, label = one_hot(graphs.attribute), graphs.node_label
-    return hot is not None and label is not None and np.array_equal(hot, label)
 
 
 def _classes(data: Dataset) -> str:
@@ -79,23 +82,37 @@ def _classes(data: Dataset) -> str:
 
 
 def choose_features(data: Dataset, kind: str) -> str:
-    """Replace `auto` by features that the nodes of all agents have.
+    """Replace `auto` and `first` by features that the nodes of all agents have.
+
+    Of published datasets, whose attributes have nothing in common, `auto` takes the labels if
+    their numbers of attributes differ.
 
     Raises:
         MotifairError: If only some agents have the requested features, or agents differ in their
             number of attributes.
     """
     labels = {source.node_labels for source in data.sources}
-    widths = {source.attributes for source in data.sources}
-    needs_attributes = kind == "attributes" or (kind == "auto" and labels == {False})
-    if (kind in ("auto", "label") and len(labels) > 1) or (needs_attributes and len(widths) > 1):
+    beyond = {0 if source.repeats_labels else source.attributes for source in data.sources}
+    if kind == "auto" and labels == {True} and len(beyond) > 1 and len(data.schemas) > 1:
+        kind = LABEL
+    if kind == "auto":
+        differ = len(labels) > 1 or len(beyond) > 1
+    elif kind == "first":
+        differ = len(labels) > 1 or (labels == {False} and len(beyond) > 1)
+    else:
+        widths = {source.attributes for source in data.sources}
+        differ = (reads_labels(kind) and len(labels) > 1) or (
+            reads_attributes(kind) and len(widths) > 1
+        )
+    if differ:
+        choices = "features=label or features=degree" if labels == {True} else "features=degree"
         groups: dict[str, list[str]] = {}
         for agent, source in zip(data.owners, data.sources, strict=True):
             groups.setdefault(_words(source), []).append(agent)
         raise MotifairError(
             "Agents differ in what their nodes have ("
             + "; ".join(f"{', '.join(agents)}: {words}" for words, agents in groups.items())
-            + "); give all agents the same, or use features=degree."
+            + f"); give all agents the same, or use {choices}."
         )
     return resolve_features(data.graphs, kind)
 

@@ -16,7 +16,16 @@ from networkx.readwrite.graphml import GraphMLReader
 
 from motifair.errors import MotifairError
 from motifair.graphs.convert import as_array, from_objects
-from motifair.graphs.features import fit_features
+from motifair.graphs.features import (
+    KINDS,
+    LABEL,
+    AttributeSums,
+    Features,
+    fit_features,
+    reads_attributes,
+    reads_labels,
+    standardisation,
+)
 from motifair.graphs.graph_set import GraphSet, Ints, whole_numbers
 from motifair.graphs.tu import ZIP_ERRORS, corrupt, folder_reader, parse, zip_reader
 
@@ -28,46 +37,90 @@ class Schema:
     """The format that graphs must have to be used together, or with a trained model.
 
     Attributes:
-        features: Node inputs: `label`, `degree` or `attributes`.
+        features: Node inputs, one of `features.KINDS`.
         columns: The label of each input column, ascending; for labels only.
         classes: The classes as they are called in files, ascending.
-        width: Number of inputs of a node.
+        width: Number of inputs of a node: columns of labels, then attributes.
+        mean: Mean of each attribute, by which it is standardised; for attributes only.
+        scale: Standard deviation of each attribute.
     """
 
     features: str
     columns: tuple[int, ...]
     classes: tuple[int, ...]
     width: int
+    mean: tuple[float, ...] = ()
+    scale: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        kinds = ("label", "degree", "attributes")
-        if self.features not in kinds:
-            raise MotifairError(f"features of a schema must be {' or '.join(kinds)}; choose one.")
+        if self.features not in KINDS:
+            raise MotifairError(f"features of a schema must be {' or '.join(KINDS)}; choose one.")
         for what, values in (("columns", self.columns), ("classes", self.classes)):
             if list(values) != sorted(set(values)):
                 raise MotifairError(f"{what} of a schema must be ascending and unique; sort them.")
-        if self.width < 1 or (self.features == "label" and self.width != len(self.columns)):
+        labels = len(self.columns) if reads_labels(self.features) else 0
+        if self.width < 1 or (self.features == LABEL and self.width != labels):
             raise MotifairError("width of a schema must be its number of inputs; fix it.")
+        attributes = self.width - labels if reads_attributes(self.features) else 0
+        if not len(self.mean) == len(self.scale) == attributes:
+            raise MotifairError(
+                f"mean and scale of a schema must have a number for each of its {attributes} "
+                "attributes; make it again with: motifair federation init."
+            )
+        if not np.isfinite([*self.mean, *self.scale]).all() or min(self.scale, default=1.0) <= 0:
+            raise MotifairError(
+                "mean and scale of a schema must be finite, and scale more than 0; fix them."
+            )
 
     @classmethod
     def of(cls, graphs: GraphSet, features: str) -> Schema:
         """Return the schema of graphs from `read_graphs`; `features` may be `auto`.
 
+        Attributes are standardised by these graphs; `standardised_by` changes that.
+
         >>> pair = GraphSet.build("pair", [1, 1], [], [-1, 1], node_label=[0, 6])
-        >>> Schema.of(pair, "auto")
-        Schema(features='label', columns=(0, 6), classes=(-1, 1), width=2)
+        >>> Schema.of(pair, "auto").columns
+        (0, 6)
         """
         fitted = fit_features(graphs, np.arange(len(graphs)), features)
-        columns = () if fitted.columns is None else tuple(fitted.columns.tolist())
-        return cls(fitted.kind, columns, _classes(graphs.target), fitted.width)
+        columns, mean, scale = (
+            () if part is None else tuple(part.tolist())
+            for part in (fitted.columns, fitted.mean, fitted.scale)
+        )
+        return cls(fitted.kind, columns, _classes(graphs.target), fitted.width, mean, scale)
+
+    def standardised_by(self, members: Sequence[AttributeSums]) -> Schema:
+        """Return the schema with mean and scale of the attributes of all members.
+
+        Raises:
+            MotifairError: If the schema has no attributes, or a member has another number of them.
+        """
+        for number, member in enumerate(members):
+            if len(member.mean) != len(self.mean):
+                raise MotifairError(
+                    f"Sums number {number + 1} are of {len(member.mean)} attributes, but the "
+                    f"schema has {len(self.mean)}; give sums of the same attributes."
+                )
+        mean, scale = standardisation(members)
+        return replace(self, mean=tuple(mean.tolist()), scale=tuple(scale.tolist()))
+
+    def encoding(self) -> Features:
+        """Return the encoding of nodes that the schema describes."""
+        columns = np.array(self.columns, np.int64) if reads_labels(self.features) else None
+        mean = scale = None
+        if reads_attributes(self.features):
+            mean, scale = np.array(self.mean), np.array(self.scale)
+        return Features(self.features, self.width, columns, mean, scale)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a dictionary for JSON."""
+        """Return a dictionary for JSON; mean and scale only where there are attributes."""
+        attributes = {"mean": list(self.mean), "scale": list(self.scale)} if self.mean else {}
         return {
             "features": self.features,
             "columns": list(self.columns),
             "classes": list(self.classes),
             "width": self.width,
+            **attributes,
         }
 
     @classmethod
@@ -78,10 +131,12 @@ class Schema:
                 tuple(whole_numbers(values).tolist())
                 for values in (content["columns"], content["classes"], [content["width"]])
             )
-            return cls(str(content["features"]), columns, classes, width)
-        except (KeyError, TypeError, ValueError) as error:
+            mean, scale = (tuple(map(float, content.get(n, ()))) for n in ("mean", "scale"))
+            return cls(str(content["features"]), columns, classes, width, mean, scale)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise MotifairError(
-                "A schema needs features, and columns, classes and width in whole numbers; fix it."
+                "A schema needs features, and columns, classes and width in whole numbers, and "
+                "mean and scale of attributes in numbers; fix it."
             ) from error
 
 
@@ -138,9 +193,9 @@ def from_unclassed(objects: Sequence[Any]) -> GraphSet:
 
 def check_inputs(graphs: GraphSet, schema: Schema) -> None:
     """Raise, naming the first such graph, if labels or attributes of nodes violate the schema."""
-    if schema.features == "label":
+    if reads_labels(schema.features):
         _check_labels(graphs, schema)
-    elif schema.features == "attributes":
+    if reads_attributes(schema.features):
         _check_attributes(graphs, schema)
 
 
@@ -191,10 +246,11 @@ def _check_labels(graphs: GraphSet, schema: Schema) -> None:
 
 def _check_attributes(graphs: GraphSet, schema: Schema) -> None:
     width = 0 if graphs.attribute is None else graphs.attribute.shape[1]
-    if graphs.attribute is None or width != schema.width:
+    wanted = len(schema.mean)
+    if graphs.attribute is None or width != wanted:
         raise MotifairError(
             f"Graph 0 of {graphs.name} has {width or 'no'} attributes at each node, but there "
-            f"must be {schema.width}; give every node {schema.width} numbers."
+            f"must be {wanted}; give every node {wanted} numbers."
         )
     finite = np.isfinite(graphs.attribute).all(axis=1)
     if not finite.all():

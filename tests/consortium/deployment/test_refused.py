@@ -9,9 +9,11 @@ import contextlib
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("nvflare")
@@ -24,7 +26,10 @@ from motifair.cli import main
 from motifair.consortium.agent_process import settings_of
 from motifair.consortium.operate import run_federation
 from motifair.consortium.operator_folder import OPERATOR, SERVER
+from motifair.consortium.terms import read_terms
 from motifair.errors import MotifairError
+from motifair.graphs.read import read_graphs
+from motifair.graphs.tu import write_tu
 
 FIRST, SECOND, THIRD = "agent-00", "agent-01", "agent-02"
 ROUNDS = 15
@@ -92,9 +97,24 @@ class TestBeforeAnythingIsStarted:
         terms = kit / "local" / "federation.toml"
         text = terms.read_text().replace('features = "label"', 'features = "attributes"')
         text = text.replace("columns = [0, 1, 2, 3, 4]", "columns = []")
-        terms.write_text(text.replace("width = 5", "width = 3"))
+        terms.write_text(
+            text.replace("width = 5", "width = 3\nmean = [0, 0, 0]\nscale = [1, 1, 1]")
+        )
         assert start(graphs, kit) == 2
         assert "has 2 attributes at each node, but there must be 3" in sentence(capsys)
+
+    def test_sums_of_members_are_in_the_terms(self, kits, tmp_path, monkeypatch, capsys) -> None:
+        graphs, sums = tmp_path / "mine", tmp_path / "sums.json"
+        made = read_graphs(kits.graphs(FIRST))
+        attribute = np.arange(len(made.degree), dtype=float)[:, None]
+        write_tu(replace(made, target=made.target * 0, attribute=attribute), graphs)
+        assert call(monkeypatch, "federation", "sums", "--graphs", graphs, "--out", sums) == 0
+        words = ("--like", graphs, "--members", "a,b,c", "--folder", tmp_path / "operator")
+        assert call(monkeypatch, "federation", "init", *words, "--sums", tmp_path / "none") == 2
+        assert "has no sums of attributes; write it with" in capsys.readouterr().err
+        assert call(monkeypatch, "federation", "init", *words, "--sums", sums) == 0
+        schema = read_terms(tmp_path / "operator" / "federation.toml").schema
+        assert (schema.mean, schema.scale) == ((attribute.mean(),), (attribute.std(),))
 
     def test_no_graphs_at_all(self, start, tmp_path, capsys) -> None:
         assert start(tmp_path / "nowhere") == 2

@@ -18,7 +18,7 @@ from torch_geometric.nn import GINConv, global_add_pool
 
 from motifair.config import Config
 from motifair.federation.members import Members
-from motifair.graphs.features import Features, fit_features
+from motifair.graphs.features import Features
 from motifair.graphs.graph_set import GraphSet
 
 
@@ -142,7 +142,7 @@ class NaiveFederation:
 def naive_federation(config: Config, members: Members, device: torch.device) -> NaiveFederation:
     """Build the naive federation from the members of a simulation."""
     graphs, index = members.split.graphs, members.index
-    features = fit_features(graphs, np.concatenate(members.numbers), config.features)
+    features = members.features
     first = GIN(features.width, graphs.classes, config.hidden, config.layers)
     agents = []
     for k, numbers in enumerate(members.numbers):
