@@ -145,6 +145,12 @@ class Config:
         "there is neither both take degrees",
         choices=("auto", "first", "label", "attributes", "label+attributes", "degree"),
     )
+    edges: str = option(
+        "ignore",
+        "what an edge shows the model: its `label`, by GINE in place of GIN, or nothing "
+        "(`ignore`); `auto` takes labels where there are any and the method's network is GIN",
+        choices=("auto", "label", "ignore"),
+    )
     # Model and local training
     local_epochs: int = option(1, "local epochs a round [E]", least=1)
     batch_size: int = option(128, "graphs in a gradient step", least=1)
@@ -359,8 +365,12 @@ class Config:
         return "bounded" in find_method(self.method).options
 
     def digest(self) -> str:
-        """Return a short hash of this configuration."""
-        text = json.dumps(self.to_json(), sort_keys=True)
+        """Return a short hash of this configuration.
+
+        Without `edges` where they are ignored, as before there was this option.
+        """
+        values = {k: v for k, v in self.to_json().items() if (k, v) != ("edges", "ignore")}
+        text = json.dumps(values, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
@@ -368,6 +378,7 @@ PROFILES: Mapping[str, Mapping[str, Any]] = {
     "paper": {},
     "default": {
         "features": "auto",
+        "edges": "auto",
         "rings": "chordless",
         "max_ring": 4,
         "chance": True,

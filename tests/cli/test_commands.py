@@ -214,7 +214,7 @@ def test_data_commands_list_describe_and_check(
     assert call(monkeypatch, "data", "info", "MUTAG", "--agents", "3", *folder) == 0
     described = capsys.readouterr().out
     assert "mean edges 19.79" in described
-    assert "Using node labels (7), edge labels (4, in motifs only), 2 classes (-1, 1)." in described
+    assert "Using node labels (7), edge labels (4, by GINE), 2 classes (-1, 1)." in described
     assert "class -1" in described
     assert "agent-02" in described
     assert call(monkeypatch, "data", "info", "MUTAG", "--agents", "3", *folder, "--json") == 0
@@ -256,12 +256,12 @@ def test_a_comparison_says_what_each_method_uses(
     tmp_path: Path,
 ) -> None:
     words = ["compare", *QUICK, "--rounds", "1", "--splits", "1", "--dataset", "MUTAG"]
-    words += ["--data-dir", str(data_dir), "--methods", "fedavg,motifair,fedprox"]
+    words += ["--data-dir", str(data_dir), "--methods", "fedavg,motifair,fedsage"]
     assert call(monkeypatch, *words, "--out", str(tmp_path / "compared")) == 0
     printed = capsys.readouterr().err.splitlines()
     assert printed[:2] == [
-        "fedavg, fedprox: Using node labels (7), 2 classes (-1, 1); ignoring: edge labels (4).",
-        "motifair: Using node labels (7), edge labels (4, in motifs only), 2 classes (-1, 1).",
+        "fedavg, motifair: Using node labels (7), edge labels (4, by GINE), 2 classes (-1, 1).",
+        "fedsage: Using node labels (7), 2 classes (-1, 1); ignoring: edge labels (4).",
     ]
 
 

@@ -19,8 +19,10 @@ CARD = {"method": "fedavg", "agent": "agent-01", "rounds": 7, "accuracy": 0.75}
 
 def trained(graphs: GraphSet, network: str, kind: str) -> tuple[Model, Tensor, Features]:
     """A model for the graphs whose weights are large enough to tell graphs apart."""
-    features = fit_features(graphs, np.arange(len(graphs)), kind)
-    model = NETWORKS[network](features.width, graphs.classes, 8, 2)
+    edges = "label" if network == "gine" else "ignore"
+    features = fit_features(graphs, np.arange(len(graphs)), kind, edges)
+    sizes = (8, 2, features.edges) if features.edges else (8, 2)
+    model = NETWORKS[network](features.width, graphs.classes, *sizes)
     return model, model.layout.initial(3, torch.float32), features
 
 
@@ -54,4 +56,7 @@ def as_pyg(graphs: GraphSet, features: Features) -> Batch:
         own = (source >= first) & (source < stop)
         edges = np.stack([source[own], graphs.neighbour[own]]) - first
         made.append(Data(x=torch.tensor(x[first:stop]).float(), edge_index=torch.tensor(edges)))
+        if features.edge_columns is not None:
+            hot = np.asarray(graphs.edge_label)[own, None] == features.edge_columns
+            made[-1].edge_attr = torch.tensor(hot).float()
     return Batch.from_data_list(made)

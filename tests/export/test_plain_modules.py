@@ -11,7 +11,7 @@ from export.samples import as_pyg, saved
 from models.random_graphs import random_graphs
 from safetensors.torch import load_file
 from torch import Tensor
-from torch_geometric.nn import GCNConv, GINConv, SAGEConv
+from torch_geometric.nn import GCNConv, GINConv, GINEConv, SAGEConv
 
 from motifair.export import Exported, load_model
 from motifair.export.model import NETWORKS
@@ -21,6 +21,7 @@ from motifair.graphs.features import structure_inputs
 from motifair.graphs.graph_set import GraphSet
 
 EACH = pytest.mark.parametrize("network", NETWORKS)
+WITHOUT_EDGES = pytest.mark.parametrize("network", [n for n in NETWORKS if n != "gine"])
 
 
 def log_probabilities(exported: Exported, graphs: GraphSet) -> Tensor:
@@ -43,7 +44,7 @@ def assert_the_same(folder: Path, graphs: GraphSet) -> None:
     exported, module = load_model(folder), load_module(folder)
     data = as_pyg(graphs, exported.features)
     with torch.no_grad():
-        theirs = module(data.x, data.edge_index, data.batch)
+        theirs = module(data.x, data.edge_index, data.batch, data.edge_attr)
         ours = log_probabilities(exported, graphs)
     assert theirs.shape == (len(graphs), graphs.classes)
     assert torch.allclose(theirs, ours, rtol=1e-5, atol=1e-5)
@@ -78,7 +79,7 @@ def test_both_models_of_an_agent_are_in_evaluation_mode_and_can_be_trained(tmp_p
     assert set(named) == set(wanted)
     assert all(torch.equal(named[name], tensor) for name, tensor in wanted.items())
     data = as_pyg(graphs, load_model(folder).features)
-    module(data.x, data.edge_index, data.batch)[:, 0].sum().backward()
+    module(data.x, data.edge_index, data.batch, data.edge_attr)[:, 0].sum().backward()
     assert all(p.grad is not None and p.grad.any() for p in named.values())
 
 
@@ -87,14 +88,14 @@ def test_mutag(network: str, mutag: GraphSet, tmp_path: Path) -> None:
     assert_the_same(saved(tmp_path / "m", mutag, network), mutag)
 
 
-@EACH
+@WITHOUT_EDGES
 @pytest.mark.parametrize("kind", ["label", "attributes"])
 def test_proteins(network: str, kind: str, proteins: GraphSet, tmp_path: Path) -> None:
     some = proteins.select(np.arange(0, 1113, 8))
     assert_the_same(saved(tmp_path / "m", some, network, kind), some)
 
 
-@EACH
+@WITHOUT_EDGES
 def test_imdb_by_degree_also_where_degrees_are_larger_than_any_seen(
     network: str, imdb: GraphSet, tmp_path: Path
 ) -> None:
@@ -112,7 +113,7 @@ def test_without_a_batch_there_is_one_graph(network: str, tmp_path: Path) -> Non
     one = graphs.select([3])
     exported, module = load_model(folder), load_module(folder)
     data = as_pyg(one, exported.features)
-    found = module(data.x, data.edge_index)
+    found = module(data.x, data.edge_index, edge_attr=data.edge_attr)
     assert torch.allclose(found, log_probabilities(exported, one), rtol=0, atol=1e-5)
 
 
@@ -123,7 +124,9 @@ def test_a_module_is_made_of_pyg_parts_in_evaluation_mode_and_can_be_trained(
     graphs = random_graphs(8, seed=4)
     folder = saved(tmp_path / "m", graphs, network)
     module = load_module(folder)
-    kinds = {"gin": {GINConv}, "sage": {SAGEConv}, "star": {GINConv, GCNConv}}[network]
+    kinds = {"gin": {GINConv}, "gine": {GINEConv}, "sage": {SAGEConv}, "star": {GINConv, GCNConv}}[
+        network
+    ]
     assert kinds <= {type(part) for part in module.modules()}
     assert not module.training
     named = dict(module.named_parameters())
@@ -131,5 +134,5 @@ def test_a_module_is_made_of_pyg_parts_in_evaluation_mode_and_can_be_trained(
     assert set(named) == set(tensors)
     assert all(torch.equal(named[name], tensor) for name, tensor in tensors.items())
     data = as_pyg(graphs, load_model(folder).features)
-    module(data.x, data.edge_index, data.batch)[:, 0].sum().backward()
+    module(data.x, data.edge_index, data.batch, data.edge_attr)[:, 0].sum().backward()
     assert all(p.grad is not None and p.grad.any() for p in named.values())

@@ -55,7 +55,11 @@ def test_probabilities_are_those_of_the_plain_module(
     found = predict(exported, GRAPHS)
     data = as_pyg(GRAPHS, exported.features)
     with torch.no_grad():
-        plain = load_module(tmp_path / "m")(data.x, data.edge_index, data.batch).exp().numpy()
+        plain = (
+            load_module(tmp_path / "m")(data.x, data.edge_index, data.batch, data.edge_attr)
+            .exp()
+            .numpy()
+        )
     assert np.allclose(found.iloc[:, 2:], plain, rtol=0, atol=1e-5)
     assert found["label"].tolist() == plain.argmax(axis=1).tolist()
     assert plain.std(axis=0).max() > 1e-3
@@ -82,7 +86,11 @@ def test_an_agent_predicts_with_the_mixture_of_both_its_models(
     assert not np.allclose(together, alone, rtol=0, atol=1e-2)
     data = as_pyg(GRAPHS, exported.features)
     with torch.no_grad():
-        plain = load_module(tmp_path / "m")(data.x, data.edge_index, data.batch).exp().numpy()
+        plain = (
+            load_module(tmp_path / "m")(data.x, data.edge_index, data.batch, data.edge_attr)
+            .exp()
+            .numpy()
+        )
     assert np.allclose(found.iloc[:, 2:], plain, rtol=0, atol=1e-5)
 
 

@@ -96,3 +96,12 @@ def paths(*lengths: int) -> GraphSet:
 def test_three_refinements_see_nodes_two_steps_away() -> None:
     assert differ(paths(5, 7), paths(6, 6))
     assert fingerprints(paths(7, 9)) == fingerprints(paths(8, 8))
+
+
+def test_labels_of_edges_count_where_the_model_reads_them() -> None:
+    edges, target = [[0, 1], [1, 2], [3, 4], [4, 5]], [0, 0]
+    paths = GraphSet.build("paths", [3, 3], edges, target, edge_label=[1, 1, 1, 2])
+    assert len(set(fingerprints(paths).tolist())) == 1
+    assert len(set(fingerprints(paths, edges=True).tolist())) == 2
+    turned = GraphSet.build("paths", [3, 3], edges, target, edge_label=[2, 1, 1, 2])
+    assert len(set(fingerprints(turned, edges=True).tolist())) == 1

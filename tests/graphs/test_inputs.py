@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,11 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
+from motifair.errors import MotifairError
 from motifair.graphs.convert import from_objects
-from motifair.graphs.dataset import Dataset, load_dataset
+from motifair.graphs.dataset import Dataset, Source, load_dataset
 from motifair.graphs.graph_set import GraphSet
-from motifair.graphs.inputs import describe_inputs
+from motifair.graphs.inputs import choose_edges, describe_inputs
 
 RICH = GraphSet.build(
     "rich",
@@ -53,6 +55,23 @@ def test_all_that_graphs_have_is_used_or_ignored(
     found = describe_inputs(Dataset(RICH), features, motifs=motifs).to_json()
     assert found["uses"] == [*uses, "2 classes (-1, 1)"]
     assert found["ignores"] == [*ignores, "direction of edges"]
+    read = describe_inputs(Dataset(RICH), features, edges=True, motifs=motifs).to_json()
+    assert "edge labels (2, by GINE)" in read["uses"]
+    assert not any("edge labels" in words for words in read["ignores"])
+
+
+def test_edges_are_read_where_they_have_labels_that_mean_the_same() -> None:
+    data, bare = Dataset(RICH), Dataset(replace(RICH, edge_label=None))
+    for edges, found in (("auto", "label"), ("label", "label"), ("ignore", "ignore")):
+        assert choose_edges(data, edges) == found
+    assert choose_edges(bare, "auto") == "ignore"
+    with pytest.raises(MotifairError, match="rich has no edge labels; use edges=auto"):
+        choose_edges(bare, "label")
+    sources = tuple(Source(name, (0, 1), True, 0, False) for name in ("MUTAG", "AIDS"))
+    mixed = replace(data, sources=sources)
+    assert choose_edges(mixed, "auto") == "ignore"
+    with pytest.raises(MotifairError, match="edge labels of AIDS and MUTAG do not mean the same"):
+        choose_edges(mixed, "label")
 
 
 def test_a_one_hot_x_is_labels_and_nothing_of_it_is_ignored() -> None:

@@ -361,6 +361,21 @@ def test_a_schema_that_lacks_parts_is_refused(content: Any) -> None:
         Schema.from_json(content)
 
 
+def test_edge_labels_that_a_model_does_not_know_are_refused() -> None:
+    edges = TRIANGLE.edge_list()[0]
+    labels = np.arange(len(edges)) % 2
+    bonded = TRIANGLE.with_edges(edges, labels)
+    schema = Schema.of(bonded, "label", "auto")
+    assert schema.edges == (0, 1)
+    assert Schema.from_json(json.loads(json.dumps(schema.to_json()))) == schema
+    check_schema(bonded, schema)
+    with refused("own has no edge labels, but the edge labels are 0, 1; give every edge"):
+        check_schema(TRIANGLE, schema)
+    labels[-1] = 4
+    with refused("Graph 1 of own has an edge with label 4, but the edge labels are 0, 1; relabel"):
+        check_schema(TRIANGLE.with_edges(edges, labels), schema)
+
+
 def test_members_sums_standardise_a_schema_as_their_graphs_together_would() -> None:
     rng = np.random.default_rng(0)
     graphs = replace(TRIANGLE, node_label=None, attribute=rng.normal(3, 2, (6, 2)))

@@ -12,6 +12,7 @@ from motifair.graphs.graph_set import GraphSet
 
 CLASSES = 3
 LABELS = 4
+EDGE_LABELS = (2, 5, 7)
 SIZES = (6, 1, 4)
 
 
@@ -35,6 +36,7 @@ def random_graphs(count: int, seed: int) -> GraphSet:
         target=rng.integers(CLASSES, size=count),
         class_values=range(CLASSES),
         node_label=label,
+        edge_label=np.random.default_rng(seed + 1).choice(EDGE_LABELS, len(edges)),
         attribute=rng.normal(size=(total, 2)) * [1, 100] + [0, 5],
     )
 

@@ -45,6 +45,7 @@ def choices(option: str) -> Completion:
 partition = choices("partition")
 scenario = choices("scenario")
 features = choices("features")
+edges = choices("edges")
 device = _fixed(("auto", "cpu", "cuda"))
 study = _fixed(STUDIES)
 logger = _fixed(KINDS)

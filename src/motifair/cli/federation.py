@@ -51,6 +51,10 @@ def init(
             autocompletion=complete.features,
         ),
     ] = "auto",
+    edges: Annotated[
+        str,
+        typer.Option(help="Edge labels: auto, label or ignore.", autocompletion=complete.edges),
+    ] = "auto",
     sums: Annotated[
         list[Path] | None,
         typer.Option(help="A member's file from `federation sums`; once for each member."),
@@ -67,12 +71,14 @@ def init(
 
     operator = _operator(folder)
     sample = read_graphs(like)
-    schema = Schema.of(sample, features)
+    schema = Schema.of(sample, features, edges)
     if sums:
         schema = schema.standardised_by([_read_sums(path) for path in sums])
     names = [m.strip() for m in members.split(",")]
     path = operator.write_terms(name, names, schema)
-    typer.echo(describe_inputs(Dataset(sample), schema.features, motifs=True))
+    typer.echo(
+        describe_inputs(Dataset(sample), schema.features, edges=bool(schema.edges), motifs=True)
+    )
     typer.echo(f"Wrote {path}. Edit it, then: motifair federation provision --folder {folder}")
 
 

@@ -71,8 +71,15 @@ def prepare_member_data(
         shard(train, motifs=True),
         shard(test, motifs=False),
         vocabulary.keys if vocabulary else (),
-        describe_inputs(Dataset(graphs), schema.features, motifs=method.uses_motifs),
-        summarise(as_read(graphs.select(train), schema.features), key) if method.believes else None,
+        describe_inputs(
+            Dataset(graphs),
+            schema.features,
+            edges=bool(schema.edges),
+            motifs=method.uses_motifs,
+        ),
+        summarise(as_read(graphs.select(train), schema.features), key, edges=bool(schema.edges))
+        if method.believes
+        else None,
     )
 
 
@@ -95,4 +102,8 @@ def member_holdout(config: Config, name: str, graphs: GraphSet, seed: int) -> tu
 def make_model(config: Config, schema: Schema) -> Model:
     """Return the model that the members agreed on."""
     method = make_method(config)
-    return method.model(schema.width, len(schema.classes), config.hidden, config.layers)
+    if schema.edges and not method.reads_edges():
+        raise MotifairError(
+            f"The network of {config.method} reads no edge labels; remove edges from [schema]."
+        )
+    return method.network(schema.width, len(schema.edges), len(schema.classes))

@@ -53,6 +53,7 @@ features = "{features}"
 columns = {columns}   # node labels
 classes = {classes}
 width = {width}
+edges = {edges}   # edge labels that the model reads; [] for none
 {scaling}"""
 _SCALING = """\
 mean = {mean}    # of each attribute, which is standardised by mean and scale; from the
@@ -71,6 +72,7 @@ def federation_toml(name: str, members: Sequence[str], schema: Schema) -> str:
         columns=list(schema.columns),
         classes=list(schema.classes),
         width=schema.width,
+        edges=list(schema.edges),
         scaling=_SCALING.format(mean=list(schema.mean), scale=list(schema.scale))
         if schema.mean
         else "",

@@ -27,7 +27,7 @@ _TYPE_NAMES = {str: "a text in quotes", int: "a whole number", bool: "true or fa
 SIMULATION_ONLY = frozenset(
     {
         "dataset", "splits", "fixed_split", "contribution", "incentives", "agents", "scenario",
-        "partition", "skew", "perturbation", "features", "budget", "eval_every",
+        "partition", "skew", "perturbation", "features", "edges", "budget", "eval_every",
         "bounded",
     }
 )  # fmt: skip

@@ -15,7 +15,7 @@ from motifair.errors import MotifairError
 from motifair.files import damaged_files, read_json, write_json
 from motifair.graphs.dataset import EMBEDDED, GENERATED, OWN, Dataset, Objects, load_dataset
 from motifair.graphs.features import ATTRIBUTES, BOTH, LABEL
-from motifair.graphs.inputs import Inputs, choose_features, describe_inputs
+from motifair.graphs.inputs import Inputs, choose_edges, choose_features, describe_inputs
 from motifair.graphs.split import Split, make_split
 from motifair.graphs.tu import data_folder
 from motifair.methods import (
@@ -44,8 +44,10 @@ class Plan:
     @property
     def inputs(self) -> Inputs:
         """Which parts of the graphs are used, and which are ignored."""
-        motifs = make_method(self.config).uses_motifs
-        return describe_inputs(self.data, self.config.features, motifs=motifs)
+        method = make_method(self.config)
+        edges = self.config.edges == LABEL and method.reads_edges()
+        features, motifs = self.config.features, method.uses_motifs
+        return describe_inputs(self.data, features, edges=edges, motifs=motifs)
 
     def environment(self) -> dict[str, Any]:
         """Return device, threads, memory and data folder, which may change a result's last bit."""
@@ -108,7 +110,11 @@ def make_plan(
     data = load_dataset(dataset, agents=config.agents, seed=config.seed, data_dir=folder)
     config = _with_owners(config, data, options)
     refuse_unused(config, options)
-    config = replace(config, features=choose_features(data, config.features))
+    config = replace(
+        config,
+        features=choose_features(data, config.features),
+        edges=choose_edges(data, config.edges),
+    )
     _check_domains(config, data)
     where = choose_device(device)
     if threads is not None and threads < 1:

@@ -20,14 +20,14 @@ from motifair.errors import MotifairError
 from motifair.files import file_errors, read_json, write_atomic, write_json
 from motifair.graphs.features import Features
 from motifair.graphs.read import Schema
-from motifair.models import GIN, SAGE, Model, Star
+from motifair.models import GIN, GINE, SAGE, Model, Star
 from motifair.version import __version__
 
 FORMAT = "motifair-model-2"
 OWN = "own."
 TENSORS, CARD = "model.safetensors", "card.json"
 ABOUT = ("method", "agent", "rounds", "accuracy", "ledger_head")
-NETWORKS: dict[str, type[Model]] = {"gin": GIN, "sage": SAGE, "star": Star}
+NETWORKS: dict[str, type[Model]] = {"gin": GIN, "gine": GINE, "sage": SAGE, "star": Star}
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,8 @@ def load_model(folder: str | Path) -> Exported:
     try:
         features, schema = _read_schema(card)
         network = card["network"]
-        sizes = int(network["hidden"]), int(network["layers"])
+        sizes = [int(network["hidden"]), int(network["layers"])]
+        sizes += [features.edges] if features.edges else []
         model = NETWORKS[network["name"]](features.width, len(schema.classes), *sizes)
         tensors = load(content)
         weights = _row(model, {n: t for n, t in tensors.items() if not n.startswith(OWN)})
@@ -213,6 +214,7 @@ def _features_to_json(features: Features) -> dict[str, Any]:
         "columns": plain(features.columns),
         "mean": plain(features.mean),
         "scale": plain(features.scale),
+        **({} if features.edge_columns is None else {"edges": plain(features.edge_columns)}),
     }
 
 
@@ -225,6 +227,7 @@ def _read_schema(card: Mapping[str, Any]) -> tuple[Features, Schema]:
             "classes": card["classes"],
             "width": content["width"],
             **{name: content[name] or [] for name in ("columns", "mean", "scale")},
+            "edges": content.get("edges", []),
         }
     )
     return schema.encoding(), schema

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
-from torch_geometric.nn import GCNConv, GINConv, SAGEConv, global_add_pool
+from torch_geometric.nn import GCNConv, GINConv, GINEConv, SAGEConv, global_add_pool
 
 from motifair.export.model import Exported, load_model
 from motifair.graphs.features import DEGREES, WALKS, Features, structure_inputs
@@ -15,6 +15,9 @@ from motifair.graphs.graph_set import GraphSet
 
 def load_module(folder: str | Path) -> torch.nn.Module:
     """Load a model as a module that maps `(x, edge_index, batch)` to log-probabilities.
+
+    A network that reads edge labels (`gine`) also takes `edge_attr`, the one-hot labels of the
+    edges in the order of the card's edges.
 
     `x` is `(nodes, width)`: one-hot labels in the order of the card's columns, attributes as they
     are (the module scales them), both in this order, or one-hot degrees. `edge_index` has every
@@ -45,10 +48,16 @@ class Mixture(torch.nn.Module):
         super().__init__()
         self.federated, self.own, self.own_weight = federated, own, own_weight
 
-    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        batch: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+    ) -> Tensor:
         """Return log-probabilities `(graphs, classes)`."""
-        together = self.federated(x, edge_index, batch).exp()
-        alone = self.own(x, edge_index, batch).exp()
+        together = self.federated(x, edge_index, batch, edge_attr).exp()
+        alone = self.own(x, edge_index, batch, edge_attr).exp()
         return torch.lerp(together, alone, self.own_weight).log()
 
 
@@ -60,6 +69,7 @@ class Network(torch.nn.Module):
 
     def __init__(self, features: Features, classes: int, hidden: int, layers: int) -> None:
         super().__init__()
+        self.edges = features.edges
         self.pre = torch.nn.Linear(features.width, hidden)
         self.convs = torch.nn.ModuleList(self.convolution(hidden) for _ in range(layers))
         self.post = torch.nn.Linear(hidden, hidden)
@@ -75,9 +85,15 @@ class Network(torch.nn.Module):
         """Return one graph convolution."""
         raise NotImplementedError
 
-    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        batch: Tensor | None = None,
+        edge_attr: Tensor | None = None,
+    ) -> Tensor:
         """Return log-probabilities `(graphs, classes)`; without `batch` all nodes are one graph."""
-        embedding = global_add_pool(self.embed(self.scaled(x), edge_index), batch)
+        embedding = global_add_pool(self.embed(self.scaled(x), edge_index, edge_attr), batch)
         x = torch.relu(self.post(embedding))
         return torch.log_softmax(self.readout(x), dim=-1)
 
@@ -87,7 +103,7 @@ class Network(torch.nn.Module):
             x = (x - self.mean) / self.scale
         return x.to(self.pre.weight.dtype)
 
-    def embed(self, x: Tensor, edge_index: Tensor) -> Tensor:
+    def embed(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None) -> Tensor:
         """Return the embeddings of the nodes `(nodes, hidden)`."""
         x = self.pre(x)
         for conv in self.convs:
@@ -101,6 +117,23 @@ class GINModule(Network):
     def convolution(self, hidden: int) -> torch.nn.Module:
         """Return a convolution by a two-layer MLP."""
         return _gin(hidden, hidden)
+
+
+class GINEModule(Network):
+    """Graph isomorphism network that reads edge labels."""
+
+    def convolution(self, hidden: int) -> torch.nn.Module:
+        """Return a convolution by a two-layer MLP, with a linear layer for edge labels."""
+        return _checked(GINEConv(_mlp(hidden, hidden), edge_dim=self.edges))
+
+    def embed(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None) -> Tensor:
+        """Return the embeddings of the nodes `(nodes, hidden)`."""
+        if edge_attr is None:
+            raise ValueError("This network reads edge labels: give edge_attr, one-hot.")
+        x = self.pre(x)
+        for conv in self.convs:
+            x = torch.relu(conv(x, edge_index, edge_attr.to(x)))
+        return x
 
 
 class SAGEModule(Network):
@@ -124,7 +157,7 @@ class StarModule(Network):
         """Return a convolution of both channels by a two-layer MLP."""
         return _gin(2 * hidden, hidden)
 
-    def embed(self, x: Tensor, edge_index: Tensor) -> Tensor:
+    def embed(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None) -> Tensor:
         """Return the merged channels; structural inputs are computed from the edges."""
         s = self.structure(_structure(len(x), edge_index).to(x))
         x = self.pre(x)
@@ -135,14 +168,21 @@ class StarModule(Network):
         return merged
 
 
-_MODULES: dict[str, type[Network]] = {"gin": GINModule, "sage": SAGEModule, "star": StarModule}
+_MODULES: dict[str, type[Network]] = {
+    "gin": GINModule,
+    "gine": GINEModule,
+    "sage": SAGEModule,
+    "star": StarModule,
+}
 
 
 def _gin(inputs: int, hidden: int) -> torch.nn.Module:
+    return _checked(GINConv(_mlp(inputs, hidden)))
+
+
+def _mlp(inputs: int, hidden: int) -> torch.nn.Module:
     linear, relu = torch.nn.Linear, torch.nn.ReLU
-    return _checked(
-        GINConv(torch.nn.Sequential(linear(inputs, hidden), relu(), linear(hidden, hidden)))
-    )
+    return torch.nn.Sequential(linear(inputs, hidden), relu(), linear(hidden, hidden))
 
 
 def _checked(module: object) -> torch.nn.Module:

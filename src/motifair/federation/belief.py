@@ -22,9 +22,12 @@ class GraphSummary:
     wiring: Floats
 
 
-def summarise(graphs: GraphSet, key: int = 0) -> GraphSummary:
-    """Summarise an agent's training graphs; fingerprints with one key can be compared."""
-    return GraphSummary(fingerprints(graphs, key), wiring(graphs))
+def summarise(graphs: GraphSet, key: int = 0, *, edges: bool = False) -> GraphSummary:
+    """Summarise an agent's training graphs; fingerprints with one key can be compared.
+
+    `edges` is whether the model reads edge labels, so that graphs which differ in them are two.
+    """
+    return GraphSummary(fingerprints(graphs, key, edges=edges), wiring(graphs))
 
 
 def believed_graphs(summaries: Sequence[GraphSummary]) -> np.ndarray:

@@ -107,8 +107,9 @@ def prepare(config: Config, split: Split, *, seed: int, offer: Offer | None = No
     method, graphs = make_method(config), split.graphs
     train, lent = _lend(method, split, seed, offer)
     given = _given(split, train, seed, offer)
-    features = fit_features(graphs, train, config.features)
-    model = method.model(features.width, graphs.classes, config.hidden, config.layers)
+    edges = config.edges if method.reads_edges() else "ignore"
+    features = fit_features(graphs, train, config.features, edges)
+    model = method.network(features.width, features.edges, graphs.classes)
     shard = _encoder(graphs, features, model)
     motifs = vocabularies(config, split, given, offer) if method.uses_motifs else None
     contained: list[sparse.csr_array | None] = [None] * len(train)
@@ -133,15 +134,15 @@ def prepare(config: Config, split: Split, *, seed: int, offer: Offer | None = No
         global_test=shard(split.partition.global_test, None),
         lent=shard(lent, None),
         index=None if motifs is None else MotifIndex.of([v.keys for v in motifs]),
-        summaries=_summaries(graphs, given, features.kind) if method.believes else (),
+        summaries=_summaries(graphs, given, features) if method.believes else (),
         given=gift,
     )
 
 
-def _summaries(graphs: GraphSet, given: list[Ints], kind: str) -> tuple[GraphSummary, ...]:
+def _summaries(graphs: GraphSet, given: list[Ints], features: Features) -> tuple[GraphSummary, ...]:
     """Return what each agent says of the graphs that it gives, as the model reads them."""
-    read = as_read(graphs, kind)
-    return tuple(summarise(read.select(g)) for g in given)
+    read = as_read(graphs, features.kind)
+    return tuple(summarise(read.select(g), edges=features.edges > 0) for g in given)
 
 
 def _encoder(

@@ -35,6 +35,7 @@ class Shard:
         motifs: The 0/1 matrix of which graph contains which motif of the agent's vocabulary,
             `(graphs, motifs)`.
         structure: Structural inputs of each node, `(nodes, S)`, for models that read them.
+        edge_columns: The edge labels of all agents, for models that read them.
     """
 
     graphs: GraphSet
@@ -42,6 +43,7 @@ class Shard:
     kind: Ints
     motifs: sparse.csr_array
     structure: np.ndarray
+    edge_columns: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.graphs)
@@ -52,7 +54,12 @@ class Shard:
         used, kind = np.unique(self.kind[nodes], return_inverse=True)
         motifs = self.motifs[graphs].tocsr()
         return Shard(
-            self.graphs.select(graphs), self.kinds[used], kind, motifs, self.structure[nodes]
+            self.graphs.select(graphs),
+            self.kinds[used],
+            kind,
+            motifs,
+            self.structure[nodes],
+            self.edge_columns,
         )
 
 
@@ -91,9 +98,8 @@ def make_shard(
     kinds, kind = _distinct_rows(rows)
     if motifs is None:
         motifs = sparse.csr_array((len(graphs), 0))
-    return Shard(
-        graphs, kinds, kind, motifs, np.zeros((nodes, 0)) if structure is None else structure
-    )
+    structure = np.zeros((nodes, 0)) if structure is None else structure
+    return Shard(graphs, kinds, kind, motifs, structure, features.edge_columns)
 
 
 def closed_neighbourhoods(graphs: GraphSet) -> sparse.csr_array:
@@ -115,6 +121,70 @@ class DistinctNodes:
 
     levels: tuple[Bags, ...]
     pool: Bags
+
+
+class EdgeMessages:
+    """The distinct messages along the edges of graphs, one for each node and label of its edges.
+
+    Attributes:
+        source: Node that sends each message, ascending, `(P,)`.
+        label: Number of its label among the `labels`, `(P,)`.
+        message: Message that each entry of `neighbour` sends, `(2·edges,)`.
+        labels: Number of edge labels K.
+    """
+
+    def __init__(self, graphs: GraphSet, columns: Ints) -> None:
+        assert graphs.edge_label is not None
+        self.labels = len(columns)
+        code = graphs.neighbour * self.labels + np.searchsorted(columns, graphs.edge_label)
+        sent, self.message = np.unique(code, return_inverse=True)
+        self.source, self.label = np.divmod(sent, self.labels)
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+@dataclass(frozen=True)
+class Messages:
+    """Maps of `EdgeMessages`, for stacks padded to P messages.
+
+    Attributes:
+        source: Copies nodes to their messages, R·N → R·P.
+        inputs: Sums rows of the layer of edge labels, its bias last, R·(K+1) → R·P.
+        total: Sums the messages that each node receives, R·P → R·N.
+    """
+
+    source: BagSum
+    inputs: BagSum
+    total: BagSum
+
+    def repeat(self, copies: int) -> Messages:
+        """Return the maps of `copies` times as many agents."""
+        parts = (part.repeat(copies) for part in (self.source, self.inputs, self.total))
+        return Messages(*parts)
+
+
+def _messages(shards: Sequence[Shard], nodes: int, device: torch.device) -> Messages | None:
+    columns = shards[0].edge_columns
+    if columns is None:
+        return None
+    sent = [EdgeMessages(s.graphs, columns) for s in shards]
+    largest = max(len(m) for m in sent)
+    source = [_selection(m.source, len(s.kind)) for s, m in zip(shards, sent, strict=True)]
+    width = len(columns) + 1
+    inputs = [_selection(m.label, width) + _selection(m.label * 0 + width - 1, width) for m in sent]
+    total = [
+        sparse.csr_array(
+            (np.ones(len(m.message), np.float32), m.message, s.graphs.edge_start),
+            shape=(len(s.kind), len(m)),
+        )
+        for s, m in zip(shards, sent, strict=True)
+    ]
+    return Messages(
+        BagSum.of(_stacked(source, largest, nodes), device),
+        BagSum.of(_stacked(inputs, largest, width), device),
+        BagSum.of(_stacked(total, nodes, largest), device),
+    )
 
 
 MOST_DISTINCT = 0.9  # share of distinct nodes up to which `DistinctNodes` is faster than all nodes
@@ -145,6 +215,7 @@ class Batch:
         entries: Where a mini-batch has only some of the agents' motifs: the number of each of them
             among all.
         distinct: The distinct nodes of each layer, for passes without dropout.
+        messages: The messages along edges, for models that read edge labels.
     """
 
     rows: int
@@ -163,6 +234,7 @@ class Batch:
     motif_rows: BagSum
     entries: Tensor | None = None
     distinct: DistinctNodes | None = None
+    messages: Messages | None = None
 
     def select_motifs(self, values: Tensor) -> Tensor:
         """Select from the values of all the agents' motifs those of the motifs in this batch."""
@@ -230,6 +302,7 @@ def collate(
             device,
         ),
         distinct=_distinct_nodes(shards, layers, device, dtype),
+        messages=_messages(shards, N, device),
     )
 
 
@@ -261,6 +334,7 @@ def repeat(batch: Batch, copies: int) -> Batch:
         motif_rows=BagSum(none, none),
         entries=None,
         distinct=None,
+        messages=None if batch.messages is None else batch.messages.repeat(copies),
     )
 
 

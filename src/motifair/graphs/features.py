@@ -96,6 +96,7 @@ class Features:
         columns: The label of each column, those of the whole dataset; for labels only.
         mean: Mean of each attribute over the training graphs; for attributes only.
         scale: Its standard deviation, or 1 where that is 0.
+        edge_columns: The edge labels of the whole dataset; None if the model does not read them.
 
     Degrees have the columns 0 to the largest degree in training graphs; larger ones share the last.
     """
@@ -105,6 +106,12 @@ class Features:
     columns: Ints | None = None
     mean: np.ndarray | None = None
     scale: np.ndarray | None = None
+    edge_columns: Ints | None = None
+
+    @property
+    def edges(self) -> int:
+        """Number of edge labels that the model reads."""
+        return 0 if self.edge_columns is None else len(self.edge_columns)
 
     def encode(self, graphs: GraphSet) -> sparse.csr_array:
         """Return the inputs of all nodes, sparse `(nodes, width)`."""
@@ -130,14 +137,17 @@ def _one_hot(column: Ints, known: np.ndarray, width: int) -> sparse.csr_array:
     return sparse.csr_array((ones, (row, column[row])), shape=(len(column), width))
 
 
-def fit_features(graphs: GraphSet, train: Ints | Sequence[Ints], kind: str) -> Features:
-    """Fit an encoding of nodes.
+def fit_features(
+    graphs: GraphSet, train: Ints | Sequence[Ints], kind: str, edges: str = "ignore"
+) -> Features:
+    """Fit an encoding of nodes and edges.
 
     Args:
         graphs: The whole dataset, whose labels have a column each.
         train: The training graphs, or those of each agent. From them degrees are taken, and the
             sums by which attributes are standardised, agent by agent.
         kind: One of `KINDS`, or `auto` or `first` (see `resolve_features`).
+        edges: `label`, `ignore` or `auto` (see `resolve_edges`).
 
     >>> pair = GraphSet.build("pair", [1, 1], [], [0, 1], node_label=[0, 6])
     >>> features = fit_features(pair, np.arange(2), "auto")
@@ -146,9 +156,13 @@ def fit_features(graphs: GraphSet, train: Ints | Sequence[Ints], kind: str) -> F
     """
     kind = resolve_features(graphs, kind)
     agents = [train] if isinstance(train, np.ndarray) else train
+    edge_columns = None
+    if resolve_edges(graphs, edges) == LABEL:
+        edge_columns = np.unique(graphs.edge_label)  # type: ignore[arg-type]
     if kind == DEGREE:
         nodes = np.isin(graphs.node_graph, np.concatenate(agents))
-        return Features(kind, int(graphs.degree[nodes].max()) + 1)
+        width = int(graphs.degree[nodes].max()) + 1
+        return Features(kind, width, edge_columns=edge_columns)
     columns = np.unique(graphs.node_label) if reads_labels(kind) else None  # type: ignore[arg-type]
     mean = scale = None
     if reads_attributes(kind):
@@ -156,7 +170,7 @@ def fit_features(graphs: GraphSet, train: Ints | Sequence[Ints], kind: str) -> F
         of_agents = (graphs.attribute[np.isin(graphs.node_graph, own)] for own in agents)
         mean, scale = standardisation([AttributeSums.of(a) for a in of_agents if len(a)])
     width = sum(len(part) for part in (columns, mean) if part is not None)
-    return Features(kind, width, columns, mean, scale)
+    return Features(kind, width, columns, mean, scale, edge_columns)
 
 
 def resolve_features(graphs: GraphSet, kind: str) -> str:
@@ -184,6 +198,18 @@ def resolve_features(graphs: GraphSet, kind: str) -> str:
             "replace NaN and infinities, or use features=label or features=degree."
         )
     return kind
+
+
+def resolve_edges(graphs: GraphSet, edges: str) -> str:
+    """Replace `auto` by `label` if the graphs have edge labels, else by `ignore`.
+
+    Raises:
+        MotifairError: If labels are asked for and the graphs have none.
+    """
+    there = graphs.edge_label is not None and len(graphs.edge_label) > 0
+    if edges == LABEL and not there:
+        raise MotifairError(f"{graphs.name} has no edge labels; use edges=auto.")
+    return LABEL if edges != "ignore" and there else "ignore"
 
 
 def repeats_labels(graphs: GraphSet) -> bool:

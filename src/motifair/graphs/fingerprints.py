@@ -12,11 +12,11 @@ Words = NDArray[np.uint64]
 REFINEMENTS = 3
 
 
-def fingerprints(graphs: GraphSet, key: int = 0) -> Words:
+def fingerprints(graphs: GraphSet, key: int = 0, *, edges: bool = False) -> Words:
     """Return a 64-bit hash of each graph with its class, `(graphs,)`, that ignores node numbers.
 
     It is that of the colours of the nodes after three refinements (Weisfeiler-Leman), from labels
-    and attributes. Hashes with different keys cannot be compared.
+    and attributes and, with `edges`, edge labels. Hashes with different keys cannot be compared.
 
     >>> edges = [[0, 1], [1, 2], [5, 3], [3, 4]]
     >>> paths = GraphSet.build("paths", [3, 3], edges, target=[0, 0])
@@ -32,7 +32,10 @@ def fingerprints(graphs: GraphSet, key: int = 0) -> Words:
             colour = _mix(colour + _mix(column))
     end = graphs.edge_start[1:]
     for _ in range(REFINEMENTS):
-        around = np.concatenate([[np.uint64(0)], np.cumsum(_mix(colour)[graphs.neighbour])])
+        sent = _mix(colour)[graphs.neighbour]
+        if edges and graphs.edge_label is not None:
+            sent = _mix(sent + _mix(graphs.edge_label.astype(np.uint64)))
+        around = np.concatenate([[np.uint64(0)], np.cumsum(sent)])
         colour = _mix(_mix(colour) + (around[end] - around[graphs.edge_start[:-1]]))
     total = np.concatenate([[np.uint64(0)], np.cumsum(_mix(colour))])
     summed = total[graphs.node_start[1:]] - total[graphs.node_start[:-1]]

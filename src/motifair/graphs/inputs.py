@@ -17,6 +17,7 @@ from motifair.graphs.features import (
     reads_attributes,
     reads_labels,
     repeats_labels,
+    resolve_edges,
     resolve_features,
 )
 from motifair.graphs.read import format_values
@@ -38,8 +39,10 @@ class Inputs:
         return {key: list(words) for key, words in asdict(self).items()}
 
 
-def describe_inputs(data: Dataset, features: str, *, motifs: bool) -> Inputs:
-    """Describe which data of the graphs is used with these `features`, with or without `motifs`.
+def describe_inputs(data: Dataset, features: str, *, edges: bool = False, motifs: bool) -> Inputs:
+    """Describe which data of the graphs is used with these `features`.
+
+    `edges` is whether the model reads edge labels, `motifs` whether motifs are used.
 
     >>> from motifair.graphs.graph_set import GraphSet
     >>> pair = GraphSet.build("pair", [2, 1], [[0, 1]], [0, 1], node_label=[0, 6, 0])
@@ -65,9 +68,12 @@ def describe_inputs(data: Dataset, features: str, *, motifs: bool) -> Inputs:
             ignores.append(f"node attributes ({width}; features={uses_them} uses them)")
     if graphs.edge_label is not None and len(graphs.edge_label):
         count = len(np.unique(graphs.edge_label))
-        (uses if motifs else ignores).append(
-            f"edge labels ({count}{', in motifs only' if motifs else ''})"
-        )
+        if edges:
+            uses.append(f"edge labels ({count}, by GINE)")
+        elif motifs:
+            uses.append(f"edge labels ({count}, in motifs only)")
+        else:
+            ignores.append(f"edge labels ({count})")
     return Inputs((*uses, _classes(data)), (*ignores, *graphs.ignored))
 
 
@@ -115,6 +121,23 @@ def choose_features(data: Dataset, kind: str) -> str:
             + f"); give all agents the same, or use {choices}."
         )
     return resolve_features(data.graphs, kind)
+
+
+def choose_edges(data: Dataset, edges: str) -> str:
+    """Replace `auto` by `label` or `ignore`.
+
+    Raises:
+        MotifairError: If labels are asked for that not all agents have, or that have nothing in
+            common.
+    """
+    if len(data.schemas) < 2:
+        return resolve_edges(data.graphs, edges)
+    if edges == LABEL:
+        raise MotifairError(
+            f"The edge labels of {' and '.join(data.schemas)} do not mean the same; use "
+            "edges=ignore or auto."
+        )
+    return "ignore"
 
 
 def _words(source: Source) -> str:

@@ -16,7 +16,7 @@ from scipy import sparse
 from torch import Tensor
 
 from motifair.bag_sum import Bags, BagSum
-from motifair.graphs.batch import Batch, Shard, closed_neighbourhoods
+from motifair.graphs.batch import Batch, EdgeMessages, Messages, Shard, closed_neighbourhoods
 from motifair.graphs.graph_set import GraphSet, Ints, ranges
 from motifair.graphs.kernels import gather_rows, number_values, padded_rows, row_starts, transpose
 
@@ -46,6 +46,10 @@ class Stack:
         self.kind = np.concatenate([s.kind + k for s, k in of_agents], dtype=np.int32)
         self.motifs = sparse.csr_array(sparse.block_diag([s.motifs for s in shards], "csr"))
         self.motifs.sort_indices()
+        columns = shards[0].edge_columns
+        self.sent = None if columns is None else EdgeMessages(self.graphs, columns)
+        if self.sent is not None:
+            self.first_sent = np.searchsorted(self.sent.source, np.arange(len(self.kind) + 1))
 
     def cut(self, chosen: Sequence[Ints]) -> Batch:
         """Return a batch of the chosen graphs of each agent, given by their numbers in the stack.
@@ -61,6 +65,7 @@ class Stack:
         ints |= self._node_maps(graphs, size, node, nodes)
         for parts, more in zip((ints, floats), self._input_parts(node, nodes), strict=True):
             parts |= more
+        ints |= self._message_maps(node, nodes)
         ints["target"] = graphs.padded(self.graphs.target[graph])
         weight = 1 / np.diff(graphs.first)[graphs.agent]
         labels = self.one_hot[self.graphs.target[graph]]
@@ -87,6 +92,9 @@ class Stack:
             motif_weight=sent["motif_weight"],
             motif_rows=_bag_sum(sent, "motif_rows"),
             entries=sent["entries"],
+            messages=None
+            if self.sent is None
+            else Messages(*(_bag_sum(sent, name) for name in ("source", "labels", "total"))),
         )
 
     def _node_maps(self, graphs: _PaddedRows, size: Ints, node: Ints, nodes: _PaddedRows) -> Arrays:
@@ -99,6 +107,36 @@ class Stack:
             "pool.start": graphs.starts(size),
             "pool back.index": np.repeat(graphs.row, size),
             "pool back.start": nodes.starts(np.ones_like(node)),
+        }
+
+    def _message_maps(self, node: Ints, nodes: _PaddedRows) -> Arrays:
+        """Return the maps from nodes and edge labels to messages, and from messages to nodes."""
+        if self.sent is None:
+            return {}
+        count = self.first_sent[node + 1] - self.first_sent[node]
+        used, ones = ranges(self.first_sent[node], count), np.ones(count.sum(), np.int64)
+        messages = _PaddedRows(_sums(count)[nodes.first])
+        place = np.empty(len(self.sent), np.int64)
+        place[used] = messages.row
+        received, _ = gather_rows(
+            node, self.graphs.edge_start, self.sent.message, np.zeros_like(node)
+        )
+        width = self.sent.labels + 1
+        row = messages.agent * width
+        labels = np.column_stack([row + self.sent.label[used], row + width - 1]).ravel()
+        agents = len(messages.first) - 1
+        start = messages.starts(2 * ones)
+        parts, _ = _with_transpose("labels", start, labels, agents * width)
+        total, _ = _with_transpose(
+            "total", nodes.starts(self.graphs.degree[node]), place[received], messages.rows
+        )
+        return {
+            "source.index": np.repeat(nodes.row, count),
+            "source.start": messages.starts(ones),
+            "source back.index": messages.row,
+            "source back.start": nodes.starts(count),
+            **parts,
+            **total,
         }
 
     def _input_parts(self, node: Ints, nodes: _PaddedRows) -> tuple[Arrays, Arrays]:

@@ -43,6 +43,7 @@ class Schema:
         width: Number of inputs of a node: columns of labels, then attributes.
         mean: Mean of each attribute, by which it is standardised; for attributes only.
         scale: Standard deviation of each attribute.
+        edges: The edge labels that a model reads, ascending; none if it reads none.
     """
 
     features: str
@@ -51,11 +52,16 @@ class Schema:
     width: int
     mean: tuple[float, ...] = ()
     scale: tuple[float, ...] = ()
+    edges: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.features not in KINDS:
             raise MotifairError(f"features of a schema must be {' or '.join(KINDS)}; choose one.")
-        for what, values in (("columns", self.columns), ("classes", self.classes)):
+        for what, values in (
+            ("columns", self.columns),
+            ("classes", self.classes),
+            ("edges", self.edges),
+        ):
             if list(values) != sorted(set(values)):
                 raise MotifairError(f"{what} of a schema must be ascending and unique; sort them.")
         labels = len(self.columns) if reads_labels(self.features) else 0
@@ -73,8 +79,8 @@ class Schema:
             )
 
     @classmethod
-    def of(cls, graphs: GraphSet, features: str) -> Schema:
-        """Return the schema of graphs from `read_graphs`; `features` may be `auto`.
+    def of(cls, graphs: GraphSet, features: str, edges: str = "ignore") -> Schema:
+        """Return the schema of graphs from `read_graphs`; `features` and `edges` may be `auto`.
 
         Attributes are standardised by these graphs; `standardised_by` changes that.
 
@@ -82,12 +88,13 @@ class Schema:
         >>> Schema.of(pair, "auto").columns
         (0, 6)
         """
-        fitted = fit_features(graphs, np.arange(len(graphs)), features)
-        columns, mean, scale = (
+        fitted = fit_features(graphs, np.arange(len(graphs)), features, edges)
+        columns, mean, scale, edge_columns = (
             () if part is None else tuple(part.tolist())
-            for part in (fitted.columns, fitted.mean, fitted.scale)
+            for part in (fitted.columns, fitted.mean, fitted.scale, fitted.edge_columns)
         )
-        return cls(fitted.kind, columns, _classes(graphs.target), fitted.width, mean, scale)
+        classes = _classes(graphs.target)
+        return cls(fitted.kind, columns, classes, fitted.width, mean, scale, edge_columns)
 
     def standardised_by(self, members: Sequence[AttributeSums]) -> Schema:
         """Return the schema with mean and scale of the attributes of all members.
@@ -110,33 +117,39 @@ class Schema:
         mean = scale = None
         if reads_attributes(self.features):
             mean, scale = np.array(self.mean), np.array(self.scale)
-        return Features(self.features, self.width, columns, mean, scale)
+        edges = np.array(self.edges, np.int64) if self.edges else None
+        return Features(self.features, self.width, columns, mean, scale, edges)
 
     def to_json(self) -> dict[str, Any]:
-        """Return a dictionary for JSON; mean and scale only where there are attributes."""
-        attributes = {"mean": list(self.mean), "scale": list(self.scale)} if self.mean else {}
+        """Return a dictionary for JSON; mean, scale and edges only where there are any."""
+        more = {name: list(getattr(self, name)) for name in ("mean", "scale", "edges")}
         return {
             "features": self.features,
             "columns": list(self.columns),
             "classes": list(self.classes),
             "width": self.width,
-            **attributes,
+            **{name: values for name, values in more.items() if values},
         }
 
     @classmethod
     def from_json(cls, content: Any) -> Schema:
         """Build from a dictionary made by `to_json`."""
         try:
-            columns, classes, (width,) = (
+            columns, classes, edges, (width,) = (
                 tuple(whole_numbers(values).tolist())
-                for values in (content["columns"], content["classes"], [content["width"]])
+                for values in (
+                    content["columns"],
+                    content["classes"],
+                    content.get("edges", []),
+                    [content["width"]],
+                )
             )
             mean, scale = (tuple(map(float, content.get(n, ()))) for n in ("mean", "scale"))
-            return cls(str(content["features"]), columns, classes, width, mean, scale)
+            return cls(str(content["features"]), columns, classes, width, mean, scale, edges)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise MotifairError(
                 "A schema needs features, and columns, classes and width in whole numbers, and "
-                "mean and scale of attributes in numbers; fix it."
+                "where it has them edges in whole numbers, mean and scale in numbers; fix it."
             ) from error
 
 
@@ -197,6 +210,8 @@ def check_inputs(graphs: GraphSet, schema: Schema) -> None:
         _check_labels(graphs, schema)
     if reads_attributes(schema.features):
         _check_attributes(graphs, schema)
+    if schema.edges:
+        _check_edge_labels(graphs, schema)
 
 
 def check_schema(graphs: GraphSet, schema: Schema) -> None:
@@ -241,6 +256,22 @@ def _check_labels(graphs: GraphSet, schema: Schema) -> None:
         raise MotifairError(
             f"Graph {graphs.node_graph[v]} of {graphs.name} has a node with label "
             f"{graphs.node_label[v]}, but {known}; relabel the node, or remove the graph."
+        )
+
+
+def _check_edge_labels(graphs: GraphSet, schema: Schema) -> None:
+    known = f"the edge labels are {format_values(schema.edges)}"
+    if graphs.edge_label is None:
+        raise MotifairError(
+            f"{graphs.name} has no edge labels, but {known}; give every edge its label (in PyG as "
+            "a one-hot edge_attr)."
+        )
+    unknown = np.flatnonzero(~np.isin(graphs.edge_label, schema.edges))
+    if len(unknown):
+        node = np.searchsorted(graphs.edge_start, unknown[0], side="right") - 1
+        raise MotifairError(
+            f"Graph {graphs.node_graph[node]} of {graphs.name} has an edge with label "
+            f"{graphs.edge_label[unknown[0]]}, but {known}; relabel the edge, or remove the graph."
         )
 
 

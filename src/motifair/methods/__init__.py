@@ -127,6 +127,10 @@ def refuse_unused(config: Config, given: Mapping[str, object]) -> None:
                 f"Method {method.name} does not use {name} ({OPTIONS[name].metadata['help']}); "
                 f"leave it out. Options of its own: {', '.join(can)}."
             )
+    if config.edges == "label" and not method.reads_edges():
+        raise MotifairError(
+            f"The network of {method.name} reads no edge labels; use edges=ignore or auto."
+        )
     if "valuation" in method.options:
         unread = E9_OPTIONS - VALUATIONS.find(config.valuation).options
         for name in changed:

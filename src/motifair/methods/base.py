@@ -15,7 +15,7 @@ from motifair.config import Config
 from motifair.learning.objective import Term, supervised
 from motifair.mechanism.aggregation import size_weights
 from motifair.methods.aggregations import AGGREGATIONS, Aggregation, Mean
-from motifair.models import GIN, Model
+from motifair.models import GIN, GINE, Model
 
 Memory = dict[str, Tensor]
 
@@ -175,6 +175,16 @@ class Method(Component):
     def reward_step(self) -> float:
         """The step along the reward (s), for agents and server alike."""
         return 1.0
+
+    @classmethod
+    def reads_edges(cls) -> bool:
+        """Whether its network can read edge labels: that is GIN, in place of which GINE does."""
+        return cls.model is GIN
+
+    def network(self, width: int, edges: int, classes: int) -> Model:
+        """Return the network for nodes with `width` inputs and `edges` edge labels, 0 for none."""
+        sizes = width, classes, self.config.hidden, self.config.layers
+        return GINE(*sizes, edges) if edges else self.model(*sizes)
 
     def terms(self, shared: slice) -> tuple[Term, ...]:
         """Return the terms of the local objective; `shared` is the exchanged part of a row."""

@@ -2,8 +2,9 @@
 
 from motifair.models.base import Model
 from motifair.models.gin import GIN
+from motifair.models.gine import GINE
 from motifair.models.layout import Layout
 from motifair.models.sage import SAGE
 from motifair.models.star import Star
 
-__all__ = ["GIN", "SAGE", "Layout", "Model", "Star"]
+__all__ = ["GIN", "GINE", "SAGE", "Layout", "Model", "Star"]

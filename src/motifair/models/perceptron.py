@@ -35,13 +35,13 @@ def perceptron(
     x: Tensor,
     first: tuple[Tensor, Tensor],
     second: tuple[Tensor, Tensor],
-    before: BagSum,
+    before: BagSum | None,
     keep: DropoutMask = NO_DROPOUT,
 ) -> Tensor:
     """Return dropout(ReLU(ReLU(before(x)·W₁ + b₁)·W₂ + b₂)), `(R, n, in) -> (R, m, H)`.
 
     `first` and `second` are pairs of weight and bias; `before` maps the rows of the flattened
-    stack, R·n → R·m.
+    stack, R·n → R·m; without it they stay as they are.
     """
     result: Tensor = _Perceptron.apply(x, *first, *second, before, keep)  # type: ignore[no-untyped-call]
     return result
@@ -121,11 +121,11 @@ class _Perceptron(torch.autograd.Function):
         b1: Tensor,
         w2: Tensor,
         b2: Tensor,
-        before: BagSum,
+        before: BagSum | None,
         keep: DropoutMask,
     ) -> Tensor:
         w = Mlp(w1, b1, w2, b2)
-        result = forward(x, w, before.forward, None, keep)
+        result = forward(x, w, None if before is None else before.forward, None, keep)
         ctx.before, ctx.scale = before, keep.scale
         ctx.save_for_backward(*w, *result)
         return result.y
@@ -133,5 +133,6 @@ class _Perceptron(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         w, saved = Mlp(*ctx.saved_tensors[:4]), Activations(*ctx.saved_tensors[4:])
-        g, of_weights = backward(gradient, saved, w, ctx.before.backward, None, ctx.scale)
+        before = None if ctx.before is None else ctx.before.backward
+        g, of_weights = backward(gradient, saved, w, before, None, ctx.scale)
         return g, *of_weights, None, None

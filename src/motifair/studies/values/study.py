@@ -20,7 +20,6 @@ from motifair.federation.loop import Stopped
 from motifair.federation.members import Members, prepare
 from motifair.files import write_atomic
 from motifair.graphs.batch import Shard, make_shard
-from motifair.graphs.features import fit_features
 from motifair.graphs.graph_set import Ints
 from motifair.graphs.partition import holdout
 from motifair.graphs.split import Split
@@ -190,7 +189,7 @@ def _save(path: Path, arrays: Mapping[str, Array]) -> None:
 def _trained(plan: Plan, split: Split, members: Members, seed: int) -> dict[str, Array]:
     """Train all coalitions twice for the truth, and once more on what agents do not hold back."""
     graphs, model, device = split.graphs, members.model, plan.device
-    features = fit_features(graphs, np.concatenate(members.numbers), plan.config.features)
+    features = members.features
 
     def shard(chosen: Ints) -> Shard:
         return make_shard(graphs.select(chosen), features, None, summed=model.summed_inputs)
