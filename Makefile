@@ -30,7 +30,7 @@ $(DEV): pyproject.toml | $(BIN)/python
 	@touch $@ $(BASE)
 
 demo: $(BASE)  ## ten agents on the embedded dataset: who contributed, who was paid, how fair it was
-	$(BIN)/motifair run --out runs/demo
+	$(BIN)/motifair run --set test_fraction=0.85 --out runs/demo
 
 test: $(DEV)  ## what needs nothing but Python: under five minutes
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m quick --durations=15
