@@ -51,6 +51,7 @@ class Postgres:
         """
         locks = [self.folder / "data" / "postmaster.pid", *self.folder.glob(".s.PGSQL.*.lock")]
         server = psutil.Process(int(locks[0].read_text().split()[0]))
+        server.suspend()  # a backend that starts now would be waited for by nobody
         backends = server.children()
         server.kill()
         while any(_is_alive(process) for process in (server, *backends)):
