@@ -18,8 +18,8 @@ from motifair.cli.app import app
 NO_TABLE = {
     "ledger export", "federation init", "federation provision", "federation add",
     "federation renew", "federation remove", "federation stop", "federation server start",
-    "federation terms", "federation sums", "federation agent start", "report",
-    "statement", "dashboard",
+    "federation terms", "federation sums", "federation agent start", "federation backup",
+    "federation restore", "report", "statement", "dashboard",
 }  # fmt: skip
 # These take a federation of real processes or minutes; their own tests read their JSON.
 ELSEWHERE = {

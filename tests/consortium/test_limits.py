@@ -17,7 +17,6 @@ import torch
 from deployed import NAMES, Answer, Away, World, opened, sealed, terms_of
 
 from motifair.consortium.audit import audit
-from motifair.consortium.member_data import schema_features
 from motifair.consortium.rounds import server_model
 from motifair.consortium.wire import Download, Upload
 from motifair.export import load_model, predict
@@ -62,7 +61,7 @@ def accuracy(world: World) -> float:
     weights = server_model(coordinator, world.checkpoint())
     folder = world.folder / "model"
     card = {"classes": list(schema.classes)}
-    save_model(folder, weights, coordinator.model, schema_features(schema), card)
+    save_model(folder, weights, coordinator.model, schema.encoding(), card)
     labels = predict(load_model(folder), graphs)["label"].to_numpy()
     return float((labels == graphs.target).mean())
 

@@ -55,8 +55,14 @@ class Settings:
     stop: Callable[[], bool] = lambda: False
 
     def plan(self, dataset: str, *, seed: int, splits: int, **options: Any) -> Plan:
-        """Plan a run on `splits` splits from `seed` on, or on `self.splits` if given."""
+        """Plan a run on `splits` splits from `seed` on, or on `self.splits` if given.
+
+        All methods and profiles read a dataset as the published figures do, unless an option says
+        otherwise: node labels, else attributes, else degrees, and no edge labels.
+        """
         given = {
+            "features": "first",
+            "edges": "ignore",
             "rounds": self.rounds,
             "eval_every": min(self.rounds, 50),
             **self.options,

@@ -45,11 +45,7 @@ SCENARIOS = (
 )  # fmt: skip
 MOST_SPLITS = 6
 SPLITS = {"DD": 3}
-TRAINED = {
-    "agents": 6, "learning_rate": 0.002, "batch_size": 100_000,
-    # As in profile `paper`: one way to read a dataset for all methods.
-    "features": "first", "edges": "ignore",
-}  # fmt: skip
+TRAINED = {"agents": 6, "learning_rate": 0.002, "batch_size": 100_000}
 ROUNDS = 100
 HELD = 0.2
 KEYS = ["dataset", "valuation", "scenario"]
