@@ -78,7 +78,7 @@ def test_killed_at_random_moments_a_run_still_ends_bit_identical(
 
 @pytest.mark.kill
 def test_killed_while_an_agent_gives_less_a_run_still_ends_bit_identical(tmp_path: Path) -> None:
-    words = [*WORDS, "--set", "incentives=true", "--out"]
+    words = [*WORDS, "--rounds", "12", "--set", "incentives=true", "--out"]
     subprocess.run([*COMMAND, *words, str(tmp_path / "whole")], check=True, env=ENVIRONMENT)
     broken = tmp_path / "broken"
     process = start(*words, str(broken))
