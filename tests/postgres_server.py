@@ -43,8 +43,8 @@ class Postgres:
         options = f"-c listen_addresses='' -c unix_socket_directories='{self.folder}' -c fsync=off"
         self._call("pg_ctl", "-D", "data", "-w", "-l", "log", "-o", options, "start")
 
-    def kill(self) -> None:
-        """Kill -9, and wait until the server and its backends are gone.
+    def kill(self) -> int:
+        """Kill -9, wait until the server and its backends are gone, and return how many they were.
 
         The lock files with its process id go, too: a killed process that nobody waits for stays a
         zombie, which the next start would take for a server that is running.
@@ -58,6 +58,7 @@ class Postgres:
             time.sleep(0.05)
         for lock in locks:
             lock.unlink()
+        return 1 + len(backends)
 
     def stop(self) -> None:
         if (self.folder / "data" / "postmaster.pid").exists():

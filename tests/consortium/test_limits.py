@@ -153,7 +153,7 @@ def test_claiming_graphs_without_number_is_claiming_twice_as_many_as_the_others(
 
     world, twice = (ran(claim(n), size="claimed") for n in (10**9, 2 * 21))
     assert torch.equal(world.checkpoint().server.weights, twice.checkpoint().server.weights)
-    assert accuracy(world) > 0.7  # it would be 0.5
+    assert accuracy(world) > 0.6  # of 128 graphs; it would be 0.5
 
 
 def test_sizes_count_as_far_as_the_terms_say() -> None:

@@ -129,9 +129,7 @@ class Killer:
         raise AssertionError("there is nothing to kill")
 
     def _kill_postgres(self) -> int:
-        path = self.postgres.folder / "data" / "postmaster.pid"
-        master = psutil.Process(int(path.read_text().split()[0]))
-        killed = _kill_all([master, *master.children(recursive=True)])
+        killed = self.postgres.kill()
         time.sleep(self.random.uniform(0, 3))
         self.postgres.start()
         return killed
