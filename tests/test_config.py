@@ -64,7 +64,6 @@ PAPER: dict[str, Any] = {
 }
 DEFAULT_DIFFERS: dict[str, Any] = {
     "features": "auto",
-    "edges": "auto",
     "rings": "chordless",
     "max_ring": 4,
     "chance": True,
@@ -112,7 +111,7 @@ TEXTS: dict[str, tuple[str, Any]] = {
     "rings": ("basis", "basis"),
     "max_ring": ("8", 8),
     "chance": ("no", False),
-    "edges": ("ignore", "ignore"),
+    "edges": ("auto", "auto"),
     "vocabulary_fraction": (".5", 0.5),
     "tfidf": ("smooth", "smooth"),
     "alignment_of": ("gradient", "gradient"),

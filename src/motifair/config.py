@@ -378,7 +378,6 @@ PROFILES: Mapping[str, Mapping[str, Any]] = {
     "paper": {},
     "default": {
         "features": "auto",
-        "edges": "auto",
         "rings": "chordless",
         "max_ring": 4,
         "chance": True,

@@ -29,7 +29,7 @@ def rich_graphs() -> GraphSet:
 
 
 def test_attributes_and_edge_labels_reach_the_model_as_in_a_simulation() -> None:
-    graphs, config = rich_graphs(), make_config({"agents": 2})
+    graphs, config = rich_graphs(), make_config({"agents": 2, "edges": "auto"})
     halves = {"a": np.arange(12), "b": np.arange(12, 24)}
     cut = {name: member_holdout(config, name, graphs.select(h), 7) for name, h in halves.items()}
     train, test = (tuple(h[cut[name][k]] for name, h in halves.items()) for k in range(2))

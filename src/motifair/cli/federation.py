@@ -54,7 +54,7 @@ def init(
     edges: Annotated[
         str,
         typer.Option(help="Edge labels: auto, label or ignore.", autocompletion=complete.edges),
-    ] = "auto",
+    ] = "ignore",
     sums: Annotated[
         list[Path] | None,
         typer.Option(help="A member's file from `federation sums`; once for each member."),
