@@ -260,8 +260,8 @@ def test_a_comparison_says_what_each_method_uses(
     assert call(monkeypatch, *words, "--out", str(tmp_path / "compared")) == 0
     printed = capsys.readouterr().err.splitlines()
     assert printed[:2] == [
-        "fedavg, motifair: Using node labels (7), edge labels (4, by GINE), 2 classes (-1, 1).",
-        "fedsage: Using node labels (7), 2 classes (-1, 1); ignoring: edge labels (4).",
+        "fedavg, fedsage: Using node labels (7), 2 classes (-1, 1); ignoring: edge labels (4).",
+        "motifair: Using node labels (7), edge labels (4, in motifs only), 2 classes (-1, 1).",
     ]
 
 
