@@ -214,7 +214,7 @@ def test_data_commands_list_describe_and_check(
     assert call(monkeypatch, "data", "info", "MUTAG", "--agents", "3", *folder) == 0
     described = capsys.readouterr().out
     assert "mean edges 19.79" in described
-    assert "Using node labels (7), edge labels (4, by GINE), 2 classes (-1, 1)." in described
+    assert "Using node labels (7), edge labels (4, in motifs only), 2 classes (-1, 1)." in described
     assert "class -1" in described
     assert "agent-02" in described
     assert call(monkeypatch, "data", "info", "MUTAG", "--agents", "3", *folder, "--json") == 0
