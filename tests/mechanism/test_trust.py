@@ -15,7 +15,13 @@ from oracles.naive import agreement_trusts, trusts
 from torch import Tensor
 from value_strategies import numbers
 
-from motifair.mechanism.trust import agreement_trust, distinct_graphs, trust, wiring_trust
+from motifair.mechanism.trust import (
+    agreement_trust,
+    distinct_graphs,
+    exclusiveness,
+    trust,
+    wiring_trust,
+)
 
 LEAST = 0.05
 lists_of_graphs = st.lists(st.lists(st.integers(0, 12), max_size=8), min_size=1, max_size=7)
@@ -201,3 +207,43 @@ def test_graphs_that_most_hold_count_in_full_beside_others() -> None:
 
 def test_an_agent_without_graphs_counts_nothing() -> None:
     assert distinct_graphs(fingerprints([[], [1, 2], [3]])).tolist() == [0.0, 2.0, 1.0]
+
+
+# A class of one's own
+
+
+@given(lists_of_graphs)
+def test_exclusiveness_is_what_loops_count(agents: list[list[int]]) -> None:
+    sizes = [len(classes) for classes in agents]
+    everybody = sum(sizes) ** 2 / max(sum(n * n for n in sizes), 1)
+    expected = []
+    for classes in agents:
+        total = 0.0
+        for c in classes:
+            most = max(other.count(c) for other in agents)
+            alone = (most / sum(other.count(c) for other in agents) - 0.9) / 0.1
+            total += 1 + (everybody - 1) * min(1, max(0, alone))
+        expected.append(total / len(classes) if classes else 1.0)
+    np.testing.assert_allclose(exclusiveness(fingerprints(agents)), expected)
+
+
+@given(st.lists(st.lists(st.integers(0, 2), min_size=3), min_size=2, max_size=6))
+def test_where_two_agents_have_every_class_all_graphs_count_1(agents: list[list[int]]) -> None:
+    everything = [0, 1, 2] * 40
+    weights = exclusiveness(fingerprints([everything, everything, *agents]))
+    assert weights.tolist() == [1.0] * (len(agents) + 2)
+
+
+@given(lists_of_graphs, st.integers(1, 4))
+def test_names_without_graphs_change_no_weight(agents: list[list[int]], names: int) -> None:
+    before = exclusiveness(fingerprints(agents))
+    after = exclusiveness(fingerprints([*agents, *[[]] * names]))
+    np.testing.assert_allclose(after[: len(agents)], before)
+
+
+def test_a_class_under_two_names_is_no_class_of_ones_own() -> None:
+    others = [[0, 1] * 10] * 5
+    alone = exclusiveness(fingerprints([[2, 2, 0, 1] * 5, *others]))
+    split = exclusiveness(fingerprints([[2, 0] * 5, [2, 1] * 5, *others]))
+    assert alone.tolist() == [3.5, 1, 1, 1, 1, 1]  # half of its graphs count six times
+    assert split.tolist() == [1.0] * 7

@@ -27,6 +27,7 @@ def seen(updates: torch.Tensor, rounds: int = 0, value: torch.Tensor | None = No
         gradient_norm=updates.norm(dim=1),
         graphs=torch.arange(1, agents + 1),
         believed=torch.arange(1, agents + 1).double(),
+        graph_weight=torch.ones(agents).double(),
         agreement=torch.full_like(equal, torch.nan),
         diversity=equal,
         value=equal if value is None else value,

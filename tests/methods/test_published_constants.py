@@ -39,6 +39,7 @@ def seen(updates: Tensor, *, round: int, value: list[float] | None = None) -> Se
         gradient_norm=torch.arange(1.0, agents + 1).double(),
         graphs=torch.full((agents,), 10),
         believed=torch.full_like(equal, 10.0),
+        graph_weight=torch.ones_like(equal),
         agreement=torch.full_like(equal, torch.nan),
         diversity=torch.full_like(equal, torch.nan),
         value=equal if value is None else torch.tensor(value, dtype=torch.float64),

@@ -24,7 +24,7 @@ from motifair.consortium.terms import FederationTerms
 from motifair.consortium.validation import Accepted, Shape, open_upload
 from motifair.consortium.wire import FINISH, JOIN, TRAIN, BadRecordError, Download, Upload, digest
 from motifair.errors import MotifairError
-from motifair.federation.belief import GraphSummary, believed_graphs
+from motifair.federation.belief import GraphSummary, believed_graphs, graph_weights
 from motifair.federation.contract import check_round
 from motifair.federation.protocol import Downloads, Uploads
 from motifair.federation.round import serve_round
@@ -281,6 +281,7 @@ class Coordinator:
             self.terms.config.hidden,
             torch.tensor(self.terms.config.seed),
             believed=self._believed(roster),
+            graph_weight=self._graph_weights(roster),
             bounded=True,
         )
 
@@ -292,13 +293,22 @@ class Coordinator:
         """
         if not self.method.believes:
             return None
+        believed = torch.from_numpy(believed_graphs(self._summaries(roster)))
+        return torch.minimum(believed, self._sizes(roster))
+
+    def _graph_weights(self, roster: Sequence[JoinedMember]) -> Tensor | None:
+        if not self.method.believes:
+            return None
+        return torch.from_numpy(graph_weights(self._summaries(roster)))
+
+    def _summaries(self, roster: Sequence[JoinedMember]) -> list[GraphSummary]:
         summaries = [j.summary for j in roster if j.summary is not None]
         if len(summaries) < len(roster):  # they joined under other terms
             raise MotifairError(
                 "Members joined this run without fingerprints of their graphs, which size=believed "
                 'needs; set size = "claimed" in [training], or start a new run.'
             )
-        return torch.minimum(torch.from_numpy(believed_graphs(summaries)), self._sizes(roster))
+        return summaries
 
     def _sizes(self, roster: Sequence[JoinedMember]) -> Tensor:
         """Return the number of training graphs of each member, capped by the terms."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from motifair.graphs.fingerprints import Words, fingerprints
+from motifair.graphs.fingerprints import Words, class_bytes, fingerprints
 from motifair.graphs.graph_set import Floats, GraphSet
-from motifair.mechanism.trust import distinct_graphs, wiring_trust
+from motifair.mechanism.trust import distinct_graphs, exclusiveness, wiring_trust
 from motifair.motifs.wiring import wiring
 
 
@@ -38,3 +38,10 @@ def believed_graphs(summaries: Sequence[GraphSummary]) -> np.ndarray:
     wired = torch.from_numpy(np.stack([s.wiring for s in summaries]))
     believed: np.ndarray = distinct * wiring_trust(wired).numpy()
     return believed
+
+
+def graph_weights(summaries: Sequence[GraphSummary]) -> np.ndarray:
+    """Return how much one graph of each agent counts in coverage, `(A,)`: 1, and more if the agent
+    alone has a class.
+    """
+    return exclusiveness([class_bytes(s.fingerprints) for s in summaries])

@@ -60,15 +60,20 @@ class Server:
         seeds: Tensor,
         accuracy: Callable[[Tensor], Tensor] | None = None,
         believed: Tensor | None = None,
+        graph_weight: Tensor | None = None,
         *,
         bounded: bool = False,
     ) -> None:
         """Serve agents with so many `graphs (..., A)`; `indices` has one for each federation, or
         is empty for a method without motifs; `seeds` are `(...)`. As many graphs count as are
-        `believed (..., A)`, by default all. If `bounded`, long updates are shortened.
+        `believed (..., A)`, by default all, and in coverage each of them with its `graph_weight
+        (..., A)`, by default 1. If `bounded`, long updates are shortened.
         """
         self.bounded = bounded
         self.believed = graphs.double() if believed is None else believed.double()
+        if graph_weight is None:
+            graph_weight = torch.ones_like(self.believed)
+        self.graph_weight = graph_weight.double()
         self.seeds = seeds
         self.accuracy = accuracy
         self.method, self.graphs, self.blocks, self.hidden = method, graphs, blocks, hidden
@@ -132,6 +137,7 @@ class Server:
             gradient_norm=uploads.gradient_norm.double().view_as(self.graphs),
             graphs=self.graphs,
             believed=self.believed,
+            graph_weight=self.graph_weight,
             agreement=uploads.agreement.double().view_as(self.graphs),
             diversity=self.diversity,
             value=state.value,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from motifair.federation.agents import (
     own_seed,
     similar_sizes,
 )
-from motifair.federation.belief import believed_graphs
+from motifair.federation.belief import GraphSummary, believed_graphs, graph_weights
 from motifair.federation.contribution import without_each
 from motifair.federation.history import History
 from motifair.federation.members import Members
@@ -230,16 +230,18 @@ class Simulation:
             self.config.hidden,
             seeds[0] if self.single else seeds,
             self._validate if self.validation is not None else None,
-            self._believed(),
+            self._of_summaries(believed_graphs),
+            self._of_summaries(graph_weights),
             bounded=self.method.bounded,
         )
 
-    def _believed(self) -> Tensor | None:
+    def _of_summaries(self, of: Callable[[Sequence[GraphSummary]], np.ndarray]) -> Tensor | None:
+        """Return what follows from the summaries of each federation's members, `(..., A)`."""
         if not self.method.believes:
             return None
-        rows = np.stack([believed_graphs(m.summaries) for m in self.members])
-        believed = torch.from_numpy(rows).to(self.device)
-        return believed[0] if self.single else believed
+        rows = np.stack([of(m.summaries) for m in self.members])
+        made = torch.from_numpy(rows).to(self.device)
+        return made[0] if self.single else made
 
     def _validate(self, weights: Tensor) -> Tensor:
         """Return how accurate server models `(..., n, D)` are on lent graphs, `(..., n)`."""

@@ -10,13 +10,15 @@ from motifair.graphs.graph_set import GraphSet
 Words = NDArray[np.uint64]
 
 REFINEMENTS = 3
+CLASS_BYTE = np.uint64(0xFF)
 
 
 def fingerprints(graphs: GraphSet, key: int = 0, *, edges: bool = False) -> Words:
     """Return a 64-bit hash of each graph with its class, `(graphs,)`, that ignores node numbers.
 
-    It is that of the colours of the nodes after three refinements (Weisfeiler-Leman), from labels
-    and attributes and, with `edges`, edge labels. Hashes with different keys cannot be compared.
+    The last byte is that of the class (`class_bytes`). The rest is a hash of the nodes' colours
+    after three refinements (Weisfeiler-Leman), from labels and attributes and, with `edges`, edge
+    labels. Hashes with different keys cannot be compared.
 
     >>> edges = [[0, 1], [1, 2], [5, 3], [3, 4]]
     >>> paths = GraphSet.build("paths", [3, 3], edges, target=[0, 0])
@@ -40,7 +42,18 @@ def fingerprints(graphs: GraphSet, key: int = 0, *, edges: bool = False) -> Word
     total = np.concatenate([[np.uint64(0)], np.cumsum(_mix(colour))])
     summed = total[graphs.node_start[1:]] - total[graphs.node_start[:-1]]
     classes = np.array(graphs.class_values, dtype=np.int64).astype(np.uint64)
-    return _mix(summed + _mix(classes[graphs.target]))
+    hashed = _mix(summed + _mix(classes[graphs.target]))
+    return hashed & ~CLASS_BYTE | classes[graphs.target] & CLASS_BYTE
+
+
+def class_bytes(words: Words) -> Words:
+    """Return the last byte of the class of each fingerprinted graph, `(graphs,)`.
+
+    >>> pair = GraphSet.build("pair", [1, 1], [], target=[0, 1], class_values=[-1, 7])
+    >>> class_bytes(fingerprints(pair)).tolist()
+    [255, 7]
+    """
+    return words & CLASS_BYTE
 
 
 def _mix(words: Words) -> Words:

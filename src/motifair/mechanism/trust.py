@@ -17,6 +17,7 @@ from torch import Tensor
 ENOUGH = 0.7  # part of the second-best evidence that earns full trust
 LEAST_WIRING = 0.1  # of a consistency: what a hundred graphs show by chance
 RINGS = 4  # the first measures of the wiring
+MOST_OF_A_CLASS = 0.9  # of its graphs: with more an agent begins to have the class alone
 DIVIDED = 0.5  # evidence of both signs that cancels to less than this part
 
 
@@ -88,6 +89,30 @@ def distinct_graphs(fingerprints: Sequence[np.ndarray]) -> np.ndarray:
         part = (1 / held[rare]).sum() / copies[rare].sum() if rare.any() else 1.0
         counted.append(part * copies.sum())
     return np.array(counted)
+
+
+def exclusiveness(classes: Sequence[np.ndarray]) -> np.ndarray:
+    """Return how much one graph of each agent counts, from the class of each of its graphs, `(A,)`.
+
+    A graph of a class that an agent alone has counts as if all agents had as many: without it
+    the class would be missing, and without another agent's graph nothing is. From nine tenths of a
+    class to all of it the weight rises; other graphs count 1. For agents of unequal size, "all" is
+    (Σn)² / Σn², so that a name without graphs changes nothing.
+
+    >>> exclusiveness([np.array([0, 1]), np.array([0, 1]), np.array([0, 7])]).tolist()
+    [1.0, 1.0, 2.0]
+    """
+    known, place = np.unique(np.concatenate(classes), return_inverse=True)
+    owner = np.repeat(np.arange(len(classes)), [len(c) for c in classes])
+    count = np.zeros((len(classes), len(known)))
+    np.add.at(count, (owner, place), 1)
+    graphs = count.sum(axis=1)
+    everybody = graphs.sum() ** 2 / (graphs**2).sum().clip(min=1)
+    largest = count.max(axis=0, initial=0) / count.sum(axis=0)
+    alone = ((largest - MOST_OF_A_CLASS) / (1 - MOST_OF_A_CLASS)).clip(0, 1)
+    counted = (count * (1 + (everybody - 1) * alone)).sum(axis=1)
+    weight: np.ndarray = np.where(graphs > 0, counted / graphs.clip(min=1), 1.0)
+    return weight
 
 
 def _second(evidence: Tensor) -> Tensor:

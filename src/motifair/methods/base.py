@@ -31,6 +31,8 @@ class Seen:
         gradient_norm: Norm of each agent's last raw gradient, `(A,)`.
         graphs: Number of training graphs, `(A,)`.
         believed: As many of them as count, `(A,)`: all, unless the method uses `size=believed`.
+        graph_weight: How much each of these counts in coverage, `(A,)`: 1, but more if an agent
+            alone has a class.
         agreement: How well the model told each agent's classes apart, `(A,)`; NaN where it had one
             class only, or the method does not use it.
         diversity: Motif diversity, `(A,)`; NaN for a method without motifs.
@@ -52,6 +54,7 @@ class Seen:
     gradient_norm: Tensor
     graphs: Tensor
     believed: Tensor
+    graph_weight: Tensor
     agreement: Tensor
     diversity: Tensor
     value: Tensor

@@ -182,6 +182,7 @@ class Motifair(Method):
         """
         classes = agreement_trust(seen.agreement, seen.graphs)
         counted = torch.maximum(seen.believed * classes, LEAST_COUNTED * seen.graphs)
+        counted = counted * seen.graph_weight
         phi = coverage(seen.updates, counted)
         charged = (seen.believed < LEAST_BELIEVED * seen.graphs) | (classes <= 0)
         claimed = seen.graphs / counted.clamp(min=LEAST_COUNTED)
