@@ -170,7 +170,7 @@ def test_unusable_objects_are_refused_in_a_sentence(
         from_objects("mine", objects())
 
 
-ONE_CLASS = "give each graph one class: y as a single whole number"
+TARGETS = "give each graph one class or number, or the same number of targets"
 
 
 def measured(y: Any) -> Data:
@@ -180,20 +180,42 @@ def measured(y: Any) -> Data:
 @pytest.mark.parametrize(
     ("graph", "shown"),
     [
-        pytest.param(measured(torch.zeros(1, 12)), r"y of shape \(1, 12\)", id="multi-label"),
         pytest.param(measured(torch.tensor([0, 1, 0])), r"y of shape \(3,\)", id="node-level"),
         pytest.param(measured(torch.tensor([])), r"y of shape \(0,\)", id="empty"),
-        pytest.param(measured(torch.tensor([[0.37]])), r"y = 0\.37", id="regression"),
-        pytest.param(measured(torch.tensor([torch.nan])), "y = nan", id="missing"),
-        pytest.param(ring([1, 0]), r"y of shape \(2,\)", id="NetworkX multi-label"),
-        pytest.param(ring(0.5), r"y = 0\.5", id="NetworkX regression"),
+        pytest.param(measured(torch.zeros(2, 3)), r"y of shape \(2, 3\)", id="two rows"),
+        pytest.param(ring([[0, 1], [1, 0]]), r"y of shape \(2, 2\)", id="NetworkX two rows"),
         pytest.param(ring(float("inf")), "y = inf", id="NetworkX infinite"),
         pytest.param(ring("toxic"), "y = 'toxic'", id="NetworkX text"),
     ],
 )
-def test_a_target_that_is_no_single_class_is_refused(graph: Any, shown: str) -> None:
-    with pytest.raises(MotifairError, match=f"Graph 0 of mine has {shown}; {ONE_CLASS}"):
+def test_a_target_that_cannot_be_one_graphs_is_refused(graph: Any, shown: str) -> None:
+    with pytest.raises(MotifairError, match=f"Graph 0 of mine has {shown}; {TARGETS}"):
         from_objects("mine", [graph])
+
+
+@pytest.mark.parametrize(
+    ("graphs", "values"),
+    [
+        pytest.param(
+            [measured(torch.tensor([[0.0, torch.nan]])), measured(torch.tensor([[1.0, 1.0]]))],
+            [[0, np.nan], [1, 1]],
+            id="tasks",
+        ),
+        pytest.param([measured(torch.tensor([0.5])), measured(2.0)], [[0.5], [2]], id="regression"),
+        pytest.param([ring([1, 0.5]), ring([3, 2])], [[1, 0.5], [3, 2]], id="NetworkX"),
+        pytest.param([ring(1), ring(float("nan"))], [[1], [np.nan]], id="a missing label"),
+    ],
+)
+def test_targets_that_are_no_classes_become_a_matrix(graphs: list[Any], values: Any) -> None:
+    found = from_objects("mine", graphs)
+    assert found.values is not None
+    np.testing.assert_array_equal(found.values, values)
+    assert len(found.target_names) == len(values[0])
+
+
+def test_graphs_with_other_numbers_of_targets_are_refused() -> None:
+    with pytest.raises(MotifairError, match="Graph 1 of mine has 2 targets, but others have 3"):
+        from_objects("mine", [ring([0, 1, 0]), ring([1, 1])])
 
 
 @pytest.mark.parametrize("y", [torch.tensor([[2]]), torch.tensor(2.0), [2], np.int8(2), 2])

@@ -108,6 +108,8 @@ def make_plan(
     config = make_config(settings)
     find_method(config.method)
     data = load_dataset(dataset, agents=config.agents, seed=config.seed, data_dir=folder)
+    if data.graphs.values is not None:
+        raise MotifairError(f"{data.name} has targets that are no classes; give each graph one.")
     config = _with_owners(config, data, options)
     refuse_unused(config, options)
     config = replace(

@@ -9,7 +9,8 @@ import networkx as nx
 import numpy as np
 
 from motifair.errors import MotifairError
-from motifair.graphs.graph_set import GraphSet, lost_edges, whole_numbers
+from motifair.graphs.graph_set import NO_CLASS, GraphSet, lost_edges, whole_numbers
+from motifair.graphs.targets import Floats, as_matrix
 
 
 def from_objects(name: str, graphs: Sequence[Any]) -> GraphSet:
@@ -20,6 +21,9 @@ def from_objects(name: str, graphs: Sequence[Any]) -> GraphSet:
     the node attribute `label`, the edge attribute `label` and the node attribute `x` (a list of
     numbers) are read if every node or edge has them.
 
+    `y` is a class, a number to regress, or a row of several targets (PyG: of shape `(1, T)`), NaN
+    where a label is missing.
+
     Args:
         name: Name of the dataset, used in results and error messages.
         graphs: Graphs of one of the two types.
@@ -28,7 +32,7 @@ def from_objects(name: str, graphs: Sequence[Any]) -> GraphSet:
         The graphs, with all data that was not read named in `ignored`.
 
     Raises:
-        MotifairError: If a graph has no class, or classes, labels or attributes that cannot be
+        MotifairError: If a graph has no target, or targets, labels or attributes that cannot be
             used; the sentence names the graph.
 
     >>> triangle = nx.cycle_graph(3, create_using=nx.Graph)
@@ -41,7 +45,7 @@ def from_objects(name: str, graphs: Sequence[Any]) -> GraphSet:
     parts = _read_each(name, graphs)
     nodes = [p["nodes"] for p in parts]
     shift = np.cumsum([0, *nodes])[:-1]
-    values, target = np.unique([p["y"] for p in parts], return_inverse=True)
+    target, class_values = _targets(name, [p["y"] for p in parts])
 
     def join(key: str) -> np.ndarray | None:
         arrays = [p[key] for p in parts]
@@ -60,9 +64,9 @@ def from_objects(name: str, graphs: Sequence[Any]) -> GraphSet:
         nodes=nodes,
         edges=numbered("edges"),
         target=target,
-        class_values=values.tolist(),
+        class_values=class_values,
         ignored=[*_unused(parts, joined), *lost_edges(numbered("listed"), sum(nodes))],
-        **joined,
+        **joined,  # type: ignore[arg-type]
     )
 
 
@@ -118,7 +122,7 @@ def _pyg(name: str, number: int, graph: Any) -> dict[str, Any]:
         "edges": edges,
         "listed": edges,
         "data": [k for k, value in graph.to_dict().items() if k not in known and value is not None],
-        "y": _class(name, number, graph.y),
+        "y": _row(name, number, graph.y, flat=False),
         "node_label": one_hot(x),
         "edge_label": edge_label,
         "attribute": x,
@@ -149,7 +153,7 @@ def _networkx(name: str, number: int, graph: nx.Graph[Any]) -> dict[str, Any]:
         "edges": edges,
         "listed": edges if graph.is_directed() else np.concatenate([edges, edges[:, ::-1]]),
         "data": dict.fromkeys(data),
-        "y": _class(name, number, graph.graph["y"]),
+        "y": _row(name, number, graph.graph["y"], flat=True),
         "node_label": None if node_label is None else _labels(node_label),
         "edge_label": None if edge_label is None else _labels(edge_label),
         "attribute": None if x is None else _columns(x),
@@ -161,20 +165,42 @@ def as_array(value: Any) -> np.ndarray:
     return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
 
 
-def _class(name: str, number: int, y: Any) -> int:
-    """Return the class of a graph; raise unless it is a single whole number."""
-    values = as_array(y)
-    if values.size != 1:
-        shown = f"y of shape {values.shape}"
-    else:
-        value = values.item()
-        if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
-            return int(value)
-        shown = f"y = {value:g}" if isinstance(value, float) else f"y = {value!r}"
+def _row(name: str, number: int, y: Any, *, flat: bool) -> Floats:
+    """Return the targets of a graph, `(T,)`; with `flat` they may be a list without a first axis.
+
+    PyG joins the `y` of graphs along their first axis, where a vector has a number for each node.
+    """
+    given = as_array(y)
+    row = given.shape[0] == 1 if given.ndim == 2 else given.ndim == 1 and flat
+    if given.size and (row or given.size == 1) and given.dtype.kind in "iufb":
+        values = given.astype(np.float64).ravel()
+        if not np.isinf(values).any():
+            return values
+    shown = f"y of shape {given.shape}" if given.size != 1 else f"y = {given.item()!r}"
     raise MotifairError(
-        f"Graph {number} of {name} has {shown}; give each graph one class: y as a single whole "
-        "number."
+        f"Graph {number} of {name} has {shown}; give each graph one class or number, or the same "
+        "number of targets, NaN where one is not known"
+        + (": a list." if flat else ": y of shape (1, T).")
     )
+
+
+def _targets(name: str, rows: Sequence[Floats]) -> tuple[np.ndarray, list[int] | None]:
+    """Return the targets of all graphs as `GraphSet.build` takes them, and the classes' names."""
+    width = max(len(row) for row in rows)
+    if width == 1 and as_matrix(single := np.concatenate(rows)) is None:
+        values, target = np.unique(single.astype(np.int64), return_inverse=True)
+        return target, values.tolist()
+    matrix = np.full((len(rows), width), np.nan)
+    for g, row in enumerate(rows):
+        if len(row) == 1 and row[0] == NO_CLASS:
+            continue
+        if len(row) != width:
+            raise MotifairError(
+                f"Graph {g} of {name} has {len(row)} targets, but others have {width}; give each "
+                "graph the same number, NaN where one is not known."
+            )
+        matrix[g] = row
+    return matrix, None
 
 
 def _labels(values: np.ndarray) -> np.ndarray:

@@ -21,6 +21,7 @@ from motifair.graphs.features import (
     resolve_features,
 )
 from motifair.graphs.read import format_values
+from motifair.graphs.task import BINARY, CLASSES, resolve_task
 
 
 @dataclass(frozen=True)
@@ -39,10 +40,13 @@ class Inputs:
         return {key: list(words) for key, words in asdict(self).items()}
 
 
-def describe_inputs(data: Dataset, features: str, *, edges: bool = False, motifs: bool) -> Inputs:
+def describe_inputs(
+    data: Dataset, features: str, *, edges: bool = False, motifs: bool, task: str = "auto"
+) -> Inputs:
     """Describe which data of the graphs is used with these `features`.
 
-    `edges` is whether the model reads edge labels, `motifs` whether motifs are used.
+    `edges` is whether the model reads edge labels, `motifs` whether motifs are used, `task` what is
+    predicted (`resolve_task`).
 
     >>> from motifair.graphs.graph_set import GraphSet
     >>> pair = GraphSet.build("pair", [2, 1], [[0, 1]], [0, 1], node_label=[0, 6, 0])
@@ -74,7 +78,20 @@ def describe_inputs(data: Dataset, features: str, *, edges: bool = False, motifs
             uses.append(f"edge labels ({count}, in motifs only)")
         else:
             ignores.append(f"edge labels ({count})")
-    return Inputs((*uses, _classes(data)), (*ignores, *graphs.ignored))
+    return Inputs((*uses, _targets(data, task)), (*ignores, *graphs.ignored))
+
+
+def _targets(data: Dataset, task: str) -> str:
+    """Describe the targets: classes, binary tasks or numbers, and how many labels are missing."""
+    graphs, kind = resolve_task(data.graphs, task)
+    if kind == CLASSES:
+        return _classes(data)
+    assert graphs.values is not None
+    count, names = graphs.values.shape[1], format_values(graphs.target_names)
+    words = "binary task" if kind == BINARY else "target"
+    missing = np.isnan(graphs.values).mean()
+    holes = f"; {missing:.0%} of labels missing" if missing else ""
+    return f"{count} {words}{'s' if count > 1 else ''} ({names}{holes})"
 
 
 def _classes(data: Dataset) -> str:

@@ -26,10 +26,8 @@ from motifair.graphs.features import (
     reads_labels,
     standardisation,
 )
-from motifair.graphs.graph_set import GraphSet, Ints, whole_numbers
+from motifair.graphs.graph_set import NO_CLASS, GraphSet, Ints, whole_numbers
 from motifair.graphs.tu import ZIP_ERRORS, corrupt, folder_reader, parse, zip_reader
-
-NO_CLASS = int(np.iinfo(np.int64).min)  # the target of a graph without a class
 
 
 @dataclass(frozen=True)
@@ -291,8 +289,8 @@ def _check_attributes(graphs: GraphSet, schema: Schema) -> None:
         )
 
 
-def format_values(values: Sequence[int]) -> str:
-    """Join labels or classes by commas; of more than 12 the first 12 and the last.
+def format_values(values: Sequence[int | str]) -> str:
+    """Join labels, classes or names by commas; of more than 12 the first 12 and the last.
 
     >>> format_values([1, 2]), format_values(range(100))
     ('1, 2', '0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ... 99')
@@ -311,6 +309,8 @@ def _with_classes(graphs: GraphSet, target: Ints) -> GraphSet:
 
 def _with_class_values(graphs: GraphSet) -> GraphSet:
     """Return graphs whose `target` has the classes as they are called in the files."""
+    if graphs.values is not None:
+        return graphs
     return _with_classes(graphs, np.array(graphs.class_values, np.int64)[graphs.target])
 
 

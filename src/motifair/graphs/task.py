@@ -1,0 +1,156 @@
+"""`Task`: what a model predicts of a graph, resolved once from the targets of all graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from motifair.errors import MotifairError
+from motifair.graphs.graph_set import GraphSet
+from motifair.graphs.targets import Floats, is_binary
+
+CLASSES, BINARY, REGRESSION = "classes", "binary", "regression"
+KINDS = (CLASSES, BINARY, REGRESSION)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a model predicts of a graph.
+
+    Attributes:
+        kind: `classes` (one of several), `binary` (several tasks with two answers each), or
+            `regression` (one or several numbers).
+        outputs: Number of classes, tasks or numbers.
+        names: Names of the tasks or numbers; none for classes.
+        mean: Mean of each number over the members' training graphs; for a regression only.
+        scale: Its standard deviation. A model predicts numbers less their mean, over their scale.
+        metric: Name of the metric by which predictions are judged.
+
+    >>> Task("classes", 2).metric
+    'accuracy'
+    """
+
+    kind: str
+    outputs: int
+    names: tuple[str, ...] = ()
+    mean: tuple[float, ...] = ()
+    scale: tuple[float, ...] = ()
+    metric: str = "accuracy"
+
+    def encode(self, graphs: GraphSet) -> GraphSet:
+        """Return graphs with their targets as a model predicts them."""
+        if not self.scale:
+            return graphs
+        assert graphs.values is not None
+        values = (graphs.values - np.array(self.mean)) / np.array(self.scale)
+        return replace(graphs, values=values)
+
+
+@dataclass(frozen=True)
+class TargetSums:
+    """What a member says of its targets, so that those of all can be scaled alike.
+
+    Attributes:
+        count: Number of its labels of each target, `(T,)`.
+        mean: Their mean, 0 where there is none, `(T,)`.
+        squares: Sum of their squared differences from that mean, `(T,)`.
+    """
+
+    count: Floats
+    mean: Floats
+    squares: Floats
+
+    @classmethod
+    def of(cls, values: Floats) -> TargetSums:
+        """Return the sums of targets `(graphs, T)`, NaN where a label is missing.
+
+        >>> TargetSums.of(np.array([[1.0, np.nan], [3.0, np.nan]])).mean.tolist()
+        [2.0, 0.0]
+        """
+        known = ~np.isnan(values)
+        count = known.sum(axis=0).astype(float)
+        mean = np.where(known, values, 0.0).sum(axis=0) / np.maximum(count, 1)
+        return cls(count, mean, (np.where(known, values - mean, 0.0) ** 2).sum(axis=0))
+
+
+def target_scale(members: Sequence[TargetSums]) -> tuple[Floats, Floats]:
+    """Return mean and standard deviation of each target over the labels of all members.
+
+    The deviation of a target that does not vary, but for rounding, is returned as 1.
+
+    >>> mean, scale = target_scale([TargetSums.of(np.array([[1.0], [np.nan], [3.0]]))])
+    >>> mean.tolist(), scale.tolist()
+    ([2.0], [1.0])
+    """
+    count, means, squares = (
+        np.stack([getattr(m, n) for m in members]) for n in ("count", "mean", "squares")
+    )
+    total = np.maximum(count.sum(axis=0), 1)
+    mean = (count * means).sum(axis=0) / total
+    deviation = np.sqrt((squares + count * (means - mean) ** 2).sum(axis=0) / total)
+    return mean, np.where(deviation > 1e-12 * np.abs(mean), deviation, 1.0)
+
+
+def resolve_task(graphs: GraphSet, kind: str) -> tuple[GraphSet, str]:
+    """Replace `auto` by the kind of task that the targets are, and convert them to it.
+
+    Classes stay classes; a matrix of 0 and 1 is binary tasks, any other a regression.
+
+    Raises:
+        MotifairError: If the targets are not of this kind or of two kinds, or one does not vary.
+
+    >>> tasks = GraphSet.build("two", [1, 1, 1], [], [[0, 1], [np.nan, 0], [1, np.nan]])
+    >>> resolve_task(tasks, "auto")[1], resolve_task(tasks, "regression")[1]
+    ('binary', 'regression')
+    """
+    if kind == "auto":
+        kind = CLASSES if graphs.values is None else _kind(graphs)
+    if kind == CLASSES:
+        return _as_classes(graphs), kind
+    if graphs.values is None:
+        graphs = graphs.with_values(graphs.numbers())
+    assert graphs.values is not None
+    for name, column in zip(graphs.target_names, graphs.values.T, strict=True):
+        if kind == BINARY and not is_binary(column):
+            raise MotifairError(
+                f"Target '{name}' of {graphs.name} has numbers other than 0 and 1; use "
+                "task=regression, or leave it out."
+            )
+        if len(found := np.unique(column[~np.isnan(column)])) < 2:
+            has = f"the value {found[0]:g} wherever it is known" if len(found) else "no label"
+            raise MotifairError(
+                f"Target '{name}' of {graphs.name} has {has}, so there is nothing to learn; leave "
+                "it out."
+            )
+    return graphs, kind
+
+
+def _kind(graphs: GraphSet) -> str:
+    """Return the kind of targets that are no classes."""
+    assert graphs.values is not None
+    binary = [is_binary(column) for column in graphs.values.T]
+    if all(binary):
+        return BINARY
+    if any(binary):
+        two, numbers = (graphs.target_names[binary.index(which)] for which in (True, False))
+        raise MotifairError(
+            f"{graphs.name} has targets of two kinds: '{two}' is 0 or 1, '{numbers}' a number; "
+            "leave out those of one kind, or use task=regression for all."
+        )
+    return REGRESSION
+
+
+def _as_classes(graphs: GraphSet) -> GraphSet:
+    values = graphs.values
+    if values is None:
+        return graphs
+    if values.shape[1] > 1 or not (np.floor(values) == values).all():
+        raise MotifairError(
+            f"task=classes needs one whole number for each graph, but {graphs.name} has "
+            f"{values.shape[1]} targets with missing labels or other numbers; use task=auto."
+        )
+    called, target = np.unique(values[:, 0].astype(np.int64), return_inverse=True)
+    classes = tuple(called.tolist())
+    return replace(graphs, target=target, class_values=classes, values=None, target_names=())
