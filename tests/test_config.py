@@ -112,6 +112,8 @@ TEXTS: dict[str, tuple[str, Any]] = {
     "max_ring": ("8", 8),
     "chance": ("no", False),
     "edges": ("auto", "auto"),
+    "task": ("binary", "binary"),
+    "metric": ("pr-auc", "pr-auc"),
     "vocabulary_fraction": (".5", 0.5),
     "tfidf": ("smooth", "smooth"),
     "alignment_of": ("gradient", "gradient"),

@@ -151,6 +151,27 @@ class Config:
         "(`ignore`); `auto` takes labels where there are any and the method's network is GIN",
         choices=("auto", "label", "ignore"),
     )
+    task: str = option(
+        "auto",
+        "what is predicted: one of several `classes`, several `binary` tasks, or numbers "
+        "(`regression`); `auto` goes by the graphs' targets",
+        choices=("auto", "classes", "binary", "regression"),
+    )
+    metric: str = option(
+        "auto",
+        "how predictions are judged; `auto` is accuracy for classes, ROC-AUC for binary tasks and "
+        "RMSE for a regression",
+        choices=(
+            "auto",
+            "accuracy",
+            "balanced-accuracy",
+            "f1",
+            "roc-auc",
+            "pr-auc",
+            "rmse",
+            "mae",
+        ),
+    )
     # Model and local training
     local_epochs: int = option(1, "local epochs a round [E]", least=1)
     batch_size: int = option(128, "graphs in a gradient step", least=1)
@@ -367,12 +388,15 @@ class Config:
     def digest(self) -> str:
         """Return a short hash of this configuration.
 
-        Without `edges` where they are ignored, as before there was this option.
+        Without `edges`, `task` and `metric` where they say what was before there were these
+        options: edges ignored, and the accuracy of classes.
         """
-        values = {k: v for k, v in self.to_json().items() if (k, v) != ("edges", "ignore")}
+        values = {k: v for k, v in self.to_json().items() if v not in _LATER.get(k, ())}
         text = json.dumps(values, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
+
+_LATER = {"edges": ("ignore",), "task": ("auto", "classes"), "metric": ("auto", "accuracy")}
 
 PROFILES: Mapping[str, Mapping[str, Any]] = {
     "paper": {},

@@ -7,7 +7,7 @@ import torch
 from oracles import naive
 from worlds import CPU, small_graphs, to_pyg
 
-from motifair.evaluation.accuracy import accuracy, one_class, predictions, share_correct
+from motifair.evaluation.accuracy import constant, measure, outputs, scores
 from motifair.graphs.batch import Batch, collate, make_shard
 from motifair.graphs.features import fit_features
 from motifair.models import GIN
@@ -21,7 +21,7 @@ WEIGHTS = torch.stack([MODEL.layout.initial(seed, torch.float64) for seed in ran
 
 def found(parts: tuple[np.ndarray, ...]) -> torch.Tensor:
     shards = [make_shard(GRAPHS.select(part), FEATURES) for part in parts]
-    return accuracy(MODEL, WEIGHTS[: len(parts)], collate(shards, CPU, torch.float64))
+    return measure(MODEL, WEIGHTS[: len(parts)], collate(shards, CPU, torch.float64))
 
 
 def test_each_agent_is_measured_on_its_own_graphs_by_its_own_model() -> None:
@@ -35,7 +35,7 @@ def test_each_agent_is_measured_on_its_own_graphs_by_its_own_model() -> None:
 
 
 def mixed(batch: Batch, own: torch.Tensor, share: float) -> torch.Tensor:
-    return share_correct(predictions(MODEL, WEIGHTS, batch, own, share), batch)
+    return scores(MODEL.task, outputs(MODEL, WEIGHTS, batch, own, share), batch)
 
 
 def test_an_agent_with_a_model_of_its_own_is_measured_on_the_mixture() -> None:
@@ -61,12 +61,12 @@ def test_an_agent_with_a_model_of_its_own_is_measured_on_the_mixture() -> None:
 def test_padding_counts_neither_as_right_nor_as_wrong() -> None:
     """Padding has target 0, so models that always say 0 or always say 1 would show it."""
     for answer in (0, 1):
-        constant = WEIGHTS.clone()
-        constant[:, MODEL.layout.span("readout.weight")] = 0
+        stubborn = WEIGHTS.clone()
+        stubborn[:, MODEL.layout.span("readout.weight")] = 0
         bias = MODEL.layout.span("readout.bias")
-        constant[:, bias] = torch.tensor([1.0 - answer, float(answer)], dtype=torch.float64)
+        stubborn[:, bias] = torch.tensor([1.0 - answer, float(answer)], dtype=torch.float64)
         shards = [make_shard(GRAPHS.select(part), FEATURES) for part in PARTS]
-        measured = accuracy(MODEL, constant, collate(shards, CPU, torch.float64))
+        measured = measure(MODEL, stubborn, collate(shards, CPU, torch.float64))
         expected = [float((GRAPHS.target[part] == answer).mean()) for part in PARTS]
         assert np.allclose(measured, expected, rtol=0, atol=1e-12)
 
@@ -77,7 +77,8 @@ def test_who_predicts_one_class_is_told_whatever_the_padding_says() -> None:
     predicted = torch.ones_like(batch.target)
     predicted[1, len(PARTS[1]) :] = 0  # nothing but padding
     predicted[2, 1] = 0
-    assert one_class(predicted, batch).tolist() == [True, True, False]
+    probability = torch.eye(2, dtype=torch.float64)[predicted]
+    assert constant(MODEL.task, probability, batch).tolist() == [True, True, False]
 
 
 def test_the_accuracy_of_an_agent_without_graphs_is_undefined() -> None:
@@ -90,10 +91,10 @@ def test_the_accuracy_of_an_agent_without_graphs_is_undefined() -> None:
 def test_a_model_that_overflows_has_no_accuracy_and_the_others_keep_theirs() -> None:
     shards = [make_shard(GRAPHS.select(part), FEATURES) for part in PARTS]
     batch = collate(shards, CPU, torch.float64)
-    usual = accuracy(MODEL, WEIGHTS, batch)
+    usual = measure(MODEL, WEIGHTS, batch)
     weights, own = WEIGHTS.clone(), WEIGHTS.clone()
     weights[1] *= 1e200
-    found = accuracy(MODEL, weights, batch)
+    found = measure(MODEL, weights, batch)
     assert found.isnan().tolist() == [False, True, False]
     assert found[[0, 2]].tolist() == usual[[0, 2]].tolist()
     own[2] *= 1e200

@@ -11,7 +11,7 @@ import torch
 from oracles import naive
 from worlds import CPU, simulate, small_config, small_graphs, small_split
 
-from motifair.evaluation.accuracy import accuracy
+from motifair.evaluation.accuracy import measure
 from motifair.federation.contribution import without_each
 from motifair.federation.loop import run_rounds
 from motifair.federation.members import prepare
@@ -140,12 +140,12 @@ def test_a_contribution_is_what_the_server_model_loses_without_the_agent() -> No
     # By hand: average the trained weights of everyone but one.
     trained, _ = simulation.agents.train(before.agents, 12, None, None)
     sizes = torch.tensor([len(t) for t in split.partition.train]).double()
-    everyone = accuracy(simulation.model, state.server.weights[None], simulation.global_test)
+    everyone = measure(simulation.model, state.server.weights[None], simulation.global_test)
     for k in range(4):
         rest = sizes.clone()
         rest[k] = 0
         mean = (trained.weights * rest[:, None]).sum(dim=0) / rest.sum()
-        left = accuracy(simulation.model, mean[None], simulation.global_test)
+        left = measure(simulation.model, mean[None], simulation.global_test)
         assert record["contribution"][k] == pytest.approx(float((everyone - left) / left))
 
 

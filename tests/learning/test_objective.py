@@ -69,7 +69,7 @@ def test_the_supervised_term_is_each_agents_mean_negative_log_likelihood() -> No
     batch, embedding = stacked(SHARDS), random(len(SIZES), max(SIZES), HIDDEN)
     forward = forward_pass(batch, embedding, random(sum(MOTIFS), HIDDEN))
     for row, shard in enumerate(SHARDS):
-        scores = forward.log_probabilities[row, : len(shard)]
+        scores = forward.scores[row, : len(shard)]
         expected = functional.nll_loss(scores, torch.as_tensor(shard.graphs.target))
         assert torch.isclose(supervised(forward)[row], expected, rtol=0, atol=1e-12)
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from motifair.evaluation.accuracy import accuracy
+from motifair.evaluation.accuracy import measure
 from motifair.experiments.plan import Plan, split_data
 from motifair.experiments.run import execute
 from motifair.federation.members import prepare
@@ -170,7 +170,7 @@ def test_a_tier_left_out_is_a_federation_of_the_others(tmp_path: Path) -> None:
         losses.append(uploads.loss[stay].numpy())
         server = server + (share @ uploads.update[stay].double()).float().double()
         agents = replace(trained, weights=server.float().expand(len(members.train), -1).clone())
-    expected = accuracy(simulation.model, server.float()[None], simulation.global_test)
+    expected = measure(simulation.model, server.float()[None], simulation.global_test)
     assert found.names == tuple(members.split.names[k] for k in stay)
     np.testing.assert_allclose(found.columns["loss"], losses, rtol=1e-4)
     assert found.global_accuracy[-1] == pytest.approx(expected.item(), abs=1e-12)

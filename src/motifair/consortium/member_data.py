@@ -17,6 +17,7 @@ from motifair.graphs.graph_set import GraphSet, Ints, ranges
 from motifair.graphs.inputs import Inputs, describe_inputs
 from motifair.graphs.partition import holdout
 from motifair.graphs.read import Schema, conform
+from motifair.graphs.task import CLASSES, Task
 from motifair.learning.randomness import derive_seed
 from motifair.methods import make_method
 from motifair.models import Model
@@ -106,4 +107,4 @@ def make_model(config: Config, schema: Schema) -> Model:
         raise MotifairError(
             f"The network of {config.method} reads no edge labels; remove edges from [schema]."
         )
-    return method.network(schema.width, len(schema.edges), len(schema.classes))
+    return method.network(schema.width, len(schema.edges), Task(CLASSES, len(schema.classes)))

@@ -1,41 +1,62 @@
-"""Predictions and accuracy of a stack of R agents on their own graphs."""
+"""Predictions of a stack of R agents on their own graphs, and how good they are."""
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from motifair.evaluation.metrics import score
 from motifair.graphs.batch import Batch
+from motifair.graphs.task import CLASSES, Task
 from motifair.models import Model
 
 
 @torch.no_grad()
-def probabilities(model: Model, weights: Tensor, batch: Batch) -> Tensor:
-    """Return the probability of each class for every graph, without dropout, `(R, G, classes)`."""
-    return model.classify(weights, model.embed(weights, batch)).exp()
-
-
-def predictions(
+def outputs(
     model: Model,
     weights: Tensor,
     batch: Batch,
     own: Tensor | None = None,
     own_weight: float = 0.0,
 ) -> Tensor:
-    """Return the predicted class of every graph, `(R, D) -> (R, G)`.
+    """Return what agents predict for every graph, without dropout, `(R, D) -> (R, G, outputs)`.
 
-    If agents have own models `own (R, D)`, probabilities are mixed: (1 − η)·p + η·p_own, with η the
-    `own_weight`. Where a model has overflowed and its probabilities are NaN, the class is -1.
+    Probabilities of classes or binary tasks, or standardised numbers. If agents have own models
+    `own (R, D)`, both are mixed: (1 − η)·p + η·p_own, with η the `own_weight`.
     """
-    mixed = probabilities(model, weights, batch)
+    mixed = model.predicted(model.classify(weights, model.embed(weights, batch)))
     if own is not None:
-        mixed = torch.lerp(mixed, probabilities(model, own, batch), own_weight)
-    return mixed.argmax(dim=-1).where(~mixed.isnan().any(dim=-1), -1)
+        mixed = torch.lerp(mixed, outputs(model, own, batch), own_weight)
+    return mixed
 
 
-def accuracy(model: Model, weights: Tensor, batch: Batch) -> Tensor:
-    """Return each agent's accuracy on its own graphs, `(R, D) -> (R,)`."""
-    return share_correct(predictions(model, weights, batch), batch)
+def chosen_classes(probabilities: Tensor) -> Tensor:
+    """Return the most probable class of every graph, `(R, G, classes) -> (R, G)`.
+
+    Where a model has overflowed and its probabilities are NaN, the class is -1.
+    """
+    return probabilities.argmax(dim=-1).where(~probabilities.isnan().any(dim=-1), -1)
+
+
+def measure(model: Model, weights: Tensor, batch: Batch) -> Tensor:
+    """Return each agent's score on its own graphs, `(R, D) -> (R,)`."""
+    return scores(model.task, outputs(model, weights, batch), batch)
+
+
+def scores(task: Task, predicted: Tensor, batch: Batch) -> Tensor:
+    """Return each agent's score by the task's metric, `(R, G, outputs) -> (R,)`; more is better.
+
+    NaN for an agent whose model has overflowed.
+    """
+    if task.kind == CLASSES and task.metric == "accuracy":
+        return share_correct(chosen_classes(predicted), batch)
+    real, target = (batch.graph_weight > 0).cpu().numpy(), batch.target.cpu().numpy()
+    if task.kind != CLASSES:
+        target = np.where(batch.label_weight.cpu().numpy() > 0, target, np.nan)
+    rows = zip(real, target, predicted.double().cpu().numpy(), strict=True)
+    judged = [score(task, y[r], p[r]) for r, y, p in rows]
+    return torch.tensor(judged, dtype=torch.float64, device=predicted.device)
 
 
 def share_correct(predicted: Tensor, batch: Batch) -> Tensor:
@@ -49,8 +70,13 @@ def share_correct(predicted: Tensor, batch: Batch) -> Tensor:
     return (correct.double() / real.sum(dim=1)).masked_fill(unknown, torch.nan)
 
 
-def one_class(predicted: Tensor, batch: Batch) -> Tensor:
-    """Return which agents predict the same class for all their graphs, `(R, G) -> (R,)`."""
-    first = predicted[:, :1]  # padding comes last
-    same: Tensor = ((predicted == first) | (batch.graph_weight == 0)).all(dim=1)
+def constant(task: Task, predicted: Tensor, batch: Batch) -> Tensor:
+    """Return which agents predict the same class for all their graphs, `(R, G, outputs) -> (R,)`.
+
+    Of binary tasks and numbers: the same outputs.
+    """
+    answer = chosen_classes(predicted).unsqueeze(-1) if task.kind == CLASSES else predicted
+    first = answer[:, :1]  # padding comes last
+    padding = (batch.graph_weight == 0).unsqueeze(-1)
+    same: Tensor = ((answer == first) | padding).all(dim=-1).all(dim=-1)
     return same

@@ -12,11 +12,13 @@ import torch
 from motifair.config import Config, make_config
 from motifair.cores import usable_cores
 from motifair.errors import MotifairError
+from motifair.evaluation.metrics import choose_metric
 from motifair.files import damaged_files, read_json, write_json
 from motifair.graphs.dataset import EMBEDDED, GENERATED, OWN, Dataset, Objects, load_dataset
 from motifair.graphs.features import ATTRIBUTES, BOTH, LABEL
 from motifair.graphs.inputs import Inputs, choose_edges, choose_features, describe_inputs
 from motifair.graphs.split import Split, make_split
+from motifair.graphs.task import REGRESSION, resolve_task
 from motifair.graphs.tu import data_folder
 from motifair.methods import (
     MECHANISM_OPTIONS,
@@ -47,7 +49,8 @@ class Plan:
         method = make_method(self.config)
         edges = self.config.edges == LABEL and method.reads_edges()
         features, motifs = self.config.features, method.uses_motifs
-        return describe_inputs(self.data, features, edges=edges, motifs=motifs)
+        task = self.config.task
+        return describe_inputs(self.data, features, edges=edges, motifs=motifs, task=task)
 
     def environment(self) -> dict[str, Any]:
         """Return device, threads, memory and data folder, which may change a result's last bit."""
@@ -108,15 +111,17 @@ def make_plan(
     config = make_config(settings)
     find_method(config.method)
     data = load_dataset(dataset, agents=config.agents, seed=config.seed, data_dir=folder)
-    if data.graphs.values is not None:
-        raise MotifairError(f"{data.name} has targets that are no classes; give each graph one.")
     config = _with_owners(config, data, options)
     refuse_unused(config, options)
+    data, task = with_task(data, config.task)
     config = replace(
         config,
         features=choose_features(data, config.features),
         edges=choose_edges(data, config.edges),
+        task=task,
+        metric=choose_metric(task, config.metric),
     )
+    _check_validation(config)
     _check_domains(config, data)
     where = choose_device(device)
     if threads is not None and threads < 1:
@@ -131,6 +136,21 @@ def make_plan(
     )
     split_data(plan, 0)
     return plan
+
+
+def with_task(data: Dataset, task: str) -> tuple[Dataset, str]:
+    """Return the data with targets as this task has them, and `auto` resolved."""
+    graphs, kind = resolve_task(data.graphs, task)
+    return replace(data, graphs=graphs), kind
+
+
+def _check_validation(config: Config) -> None:
+    """Refuse a method that divides the scores of updates where scores are below 0."""
+    if find_method(config.method).validation and config.task == REGRESSION:
+        raise MotifairError(
+            f"{config.method} shares reputation out by accuracy, which a regression has not; use "
+            "another method, or task=classes."
+        )
 
 
 def _with_owners(config: Config, data: Dataset, given: Mapping[str, Any]) -> Config:
@@ -197,7 +217,8 @@ def split_data(plan: Plan, number: int) -> Split:
     seed = c.seed if c.fixed_split else c.seed + number
     data = plan.data
     if c.dataset == EMBEDDED and seed != c.seed:
-        data = load_dataset(c.dataset, agents=c.agents, seed=seed)
+        made = load_dataset(c.dataset, agents=c.agents, seed=seed)
+        data, _ = with_task(made, c.task)
     return make_split(
         data,
         partition=c.partition,
@@ -241,6 +262,7 @@ def _read_plan(out: Path, stored: Mapping[str, Any]) -> Plan:
     config = make_config({**options, "dataset": dataset})
     folder = None if environment["data_dir"] is None else Path(environment["data_dir"])
     data = load_dataset(dataset, agents=config.agents, seed=config.seed, data_dir=folder)
+    data, _ = with_task(data, config.task)
     device = choose_device(environment["device"])
     memory = environment.get("memory", 0)
     return Plan(config, data, device, environment["threads"], folder, memory)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from motifair.evaluation.accuracy import probabilities
+from motifair.evaluation.accuracy import outputs
 from motifair.export.model import Exported
 from motifair.graphs.batch import collate, make_shard
 from motifair.graphs.features import structure_inputs
@@ -47,8 +47,8 @@ def _probabilities(exported: Exported, graphs: GraphSet) -> np.ndarray:
         structure=structure_inputs(graphs) if model.structure else None,
     )
     batch = collate([shard], row.device, row.dtype)
-    probability = probabilities(model, row, batch)[0].double()
+    probability = outputs(model, row, batch)[0].double()
     if own is not None:
-        alone = probabilities(model, own, batch)[0].double()
+        alone = outputs(model, own, batch)[0].double()
         probability = torch.lerp(probability, alone, exported.own_weight)
     return probability.numpy()

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from motifair.config import Config
-from motifair.evaluation.accuracy import one_class, predictions, share_correct
+from motifair.evaluation.accuracy import constant, outputs, scores
 from motifair.federation.parallel import Done, ParallelTraining, Work
 from motifair.federation.protocol import Downloads, Uploads
 from motifair.graphs.batch import Shard, collate
@@ -235,17 +235,17 @@ class Agents:
         return self._in_order([self._local(k, weights) for k, weights in enumerate(rows)])
 
     def evaluate(self, state: AgentsState) -> tuple[Tensor, Tensor]:
-        """Return each agent's accuracy on its own test graphs, and whether it predicts one class
-        for all of them, `(A,)` each.
+        """Return each agent's score on its own test graphs (its accuracy, unless another metric
+        was chosen), and whether it predicts the same for all of them, `(A,)` each.
         """
-        correct, constant = [], []
+        reached, same = [], []
         for stack, test in zip(self.stacks, self.tests, strict=True):
             own = None if state.own is None else state.own.weights[stack]
             weights, weight = state.weights[stack], self.method.own_weight
-            predicted = predictions(self.model, weights, test, own, weight)
-            correct.append(share_correct(predicted, test))
-            constant.append(one_class(predicted, test))
-        return self._rows(correct), self._rows(constant)
+            predicted = outputs(self.model, weights, test, own, weight)
+            reached.append(scores(self.model.task, predicted, test))
+            same.append(constant(self.model.task, predicted, test))
+        return self._rows(reached), self._rows(same)
 
     @torch.no_grad()
     def _local(self, k: int, weights: Tensor) -> Tensor:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
 
 from motifair.config import Config
 from motifair.errors import MotifairError
+from motifair.evaluation.metrics import check_defined, choose_metric
 from motifair.federation.belief import GraphSummary, summarise
 from motifair.federation.offer import Offer, offered
 from motifair.graphs.batch import Shard, make_shard
@@ -25,6 +26,7 @@ from motifair.graphs.features import (
 from motifair.graphs.graph_set import GraphSet, Ints, ranges
 from motifair.graphs.partition import holdout
 from motifair.graphs.split import Split
+from motifair.graphs.task import Task, fit_task
 from motifair.learning.randomness import derive_seed
 from motifair.methods import Method, make_method
 from motifair.models import Model
@@ -109,7 +111,8 @@ def prepare(config: Config, split: Split, *, seed: int, offer: Offer | None = No
     given = _given(split, train, seed, offer)
     edges = config.edges if method.reads_edges() else "ignore"
     features = fit_features(graphs, train, config.features, edges)
-    model = method.network(features.width, features.edges, graphs.classes)
+    task = _task(config, split, train)
+    model = method.network(features.width, features.edges, task)
     shard = _encoder(graphs, features, model)
     motifs = vocabularies(config, split, given, offer) if method.uses_motifs else None
     contained: list[sparse.csr_array | None] = [None] * len(train)
@@ -139,6 +142,16 @@ def prepare(config: Config, split: Split, *, seed: int, offer: Offer | None = No
     )
 
 
+def _task(config: Config, split: Split, train: list[Ints]) -> Task:
+    """Return what is predicted, numbers scaled by the members' sums."""
+    graphs = split.graphs
+    task = fit_task(graphs, train, config.task)
+    task = replace(task, metric=choose_metric(task.kind, config.metric))
+    for name, test in zip(split.names, split.partition.test, strict=True):
+        check_defined(task, name, graphs.select(test))
+    return task
+
+
 def _summaries(graphs: GraphSet, given: list[Ints], features: Features) -> tuple[GraphSummary, ...]:
     """Return what each agent says of the graphs that it gives, as the model reads them."""
     read = as_read(graphs, features.kind)
@@ -149,14 +162,14 @@ def _encoder(
     graphs: GraphSet, features: Features, model: Model
 ) -> Callable[[Ints, sparse.csr_array | None], Shard]:
     """Return what encodes chosen graphs, with the motifs that they contain, for a model."""
-    extra = None
+    extra, encoded = None, model.task.encode(graphs)
     if model.structure:
         extra = _STRUCTURE.get(graphs, None, lambda: structure_inputs(graphs))
 
     def shard(chosen: Ints, motifs: sparse.csr_array | None) -> Shard:
         nodes = ranges(graphs.node_start[chosen], graphs.nodes[chosen])
         return make_shard(
-            graphs.select(chosen),
+            encoded.select(chosen),
             features,
             motifs,
             summed=model.summed_inputs,

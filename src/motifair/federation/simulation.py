@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from motifair.config import Config
-from motifair.evaluation.accuracy import accuracy
+from motifair.evaluation.accuracy import measure
 from motifair.federation.agents import (
     Agents,
     AgentsState,
@@ -123,18 +123,18 @@ class Simulation:
         """
         without, exact = without_each(self.server, before.server, uploads)
         rows = self.global_weights(after)
-        reached = accuracy(self.model, rows, self.global_test)
+        reached = measure(self.model, rows, self.global_test)
         contribution = []
         for shared in without.view(len(rows), self.agents_each, -1).unbind(dim=1):
             other = rows.clone()
             other[:, self.agents.shared] = shared.to(rows.dtype)
-            left = accuracy(self.model, other, self.global_test)
+            left = measure(self.model, other, self.global_test)
             contribution.append(torch.where(left > 0, (reached - left) / left, torch.nan))
         return {"contribution": torch.stack(contribution, dim=1).view_as(exact), "shapley": exact}
 
     def evaluate(self, state: FederationState) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return each agent's accuracy on its own test set and whether it predicts one class for
-        all of it, `(F, A)` each, and the server model's accuracy on the global test set `(F,)`.
+        """Return each agent's score on its own test set and whether it predicts the same for
+        all of it, `(F, A)` each, and the server model's score on the global test set `(F,)`.
 
         Where only convolutions are shared, the server model is completed for this purpose by the
         mean of the agents' personal layers.
@@ -146,7 +146,7 @@ class Simulation:
         if not self.method.global_model:
             return local, constant, np.full(len(self.members), np.nan)
         rows = self.global_weights(state)
-        return local, constant, accuracy(self.model, rows, self.global_test).cpu().numpy()
+        return local, constant, measure(self.model, rows, self.global_test).cpu().numpy()
 
     def global_weights(self, state: FederationState) -> Tensor:
         """Return the servers' models as full rows `(F, D)`."""
@@ -247,5 +247,5 @@ class Simulation:
         """Return how accurate server models `(..., n, D)` are on lent graphs, `(..., n)`."""
         assert self.validation is not None
         rows = weights.to(self.initial.dtype).view(len(self.members), -1, weights.shape[-1])
-        reached = [accuracy(self.model, r, self.validation) for r in rows.unbind(dim=1)]
+        reached = [measure(self.model, r, self.validation) for r in rows.unbind(dim=1)]
         return torch.stack(reached, dim=1).view(weights.shape[:-1])

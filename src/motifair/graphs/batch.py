@@ -205,9 +205,11 @@ class Batch:
         spread: Copies the output of each kind to its nodes, R·Q → R·N.
         closed: Sums over a node and its neighbours, R·N → R·N.
         pool: Sums over the nodes of each graph, R·N → R·G.
-        target: Class of each graph, `(R, G)`.
+        target: Class of each graph, `(R, G)`; or targets of another task, 0 where a label is
+            missing, `(R, G, T)`.
         graph_weight: 1/n for the n graphs of an agent, 0 for padding, `(R, G)`.
-        label_weight: −`graph_weight` at the class of a graph, 0 elsewhere, `(R, G, classes)`.
+        label_weight: −`graph_weight` at the class of a graph, 0 elsewhere, `(R, G, classes)`; or
+            1/n for the n known labels of an agent, 0 for missing ones, `(R, G, T)`.
         motifs: Sums over the graphs that contain each motif, R·G → M; the motifs of all agents
             follow one another.
         motif_weight: 1/(number of graphs that contain the motif), `(M,)`.
@@ -260,11 +262,10 @@ def collate(
     closed = _stacked([closed_neighbourhoods(s.graphs) for s in shards], N, N)
     motifs = sparse.csr_array(sparse.block_diag([_wide(s.motifs.T, G) for s in shards], "csr"))
     count = np.asarray(motifs.sum(axis=1), dtype=np.float64).ravel()
-    target = np.zeros((R, G), dtype=np.int64)
     weight = np.zeros((R, G))
     for r, s in enumerate(shards):
-        target[r, : len(s)] = s.graphs.target
         weight[r, : len(s)] = 1 / max(len(s), 1)
+    target, label_weight = _stacked_targets([s.graphs for s in shards], weight)
     degree = np.zeros((R, N, 1))
     structure = np.zeros((R, N, shards[0].structure.shape[1]))
     for r, s in enumerate(shards):
@@ -284,10 +285,12 @@ def collate(
         spread=BagSum.of(_stacked(spread, N, Q), device),
         closed=BagSum.symmetric(closed.indices, closed.indptr, device),
         pool=BagSum.of(_stacked(pool, G, N), device),
-        target=torch.as_tensor(target, device=device),
+        target=torch.as_tensor(
+            target, dtype=torch.int64 if target.ndim == 2 else dtype, device=device
+        ),
         graph_weight=torch.as_tensor(weight, dtype=dtype, device=device),
         label_weight=torch.as_tensor(
-            np.eye(shards[0].graphs.classes)[target] * -weight[:, :, None],
+            label_weight,
             dtype=dtype,
             device=device,
         ),
@@ -304,6 +307,28 @@ def collate(
         distinct=_distinct_nodes(shards, layers, device, dtype),
         messages=_messages(shards, N, device),
     )
+
+
+def _stacked_targets(
+    graphs: Sequence[GraphSet], weight: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return `target` and `label_weight` of the graphs of R agents with these weights `(R, G)`."""
+    parts = [of_targets(g) for g in graphs]
+    classes = graphs[0].values is None
+    target = np.zeros((*weight.shape, *parts[0][0].shape[1:]), dtype=parts[0][0].dtype)
+    labels = np.zeros((*weight.shape, parts[0][1].shape[1]))
+    for r, (own, known) in enumerate(parts):
+        target[r, : len(own)] = own
+        labels[r, : len(own)] = known if classes else known / max(known.sum(), 1)
+    return target, labels * -weight[:, :, None] if classes else labels
+
+
+def of_targets(graphs: GraphSet) -> tuple[np.ndarray, np.ndarray]:
+    """Return targets, 0 where a label is missing, and the 0/1 matrix of classes or known labels."""
+    if graphs.values is None:
+        return graphs.target, np.eye(graphs.classes)[graphs.target]
+    known = ~np.isnan(graphs.values)
+    return np.where(known, graphs.values, 0.0), known.astype(float)
 
 
 def repeat(batch: Batch, copies: int) -> Batch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from motifair.graphs.graph_set import GraphSet
+from motifair.graphs.graph_set import Floats, GraphSet
 
 Words = NDArray[np.uint64]
 
@@ -14,7 +14,7 @@ CLASS_BYTE = np.uint64(0xFF)
 
 
 def fingerprints(graphs: GraphSet, key: int = 0, *, edges: bool = False) -> Words:
-    """Return a 64-bit hash of each graph with its class, `(graphs,)`, that ignores node numbers.
+    """Return a 64-bit hash of each graph with its targets, `(graphs,)`; node numbers do not matter.
 
     The last byte is that of the class (`class_bytes`). The rest is a hash of the nodes' colours
     after three refinements (Weisfeiler-Leman), from labels and attributes and, with `edges`, edge
@@ -29,8 +29,7 @@ def fingerprints(graphs: GraphSet, key: int = 0, *, edges: bool = False) -> Word
     if graphs.node_label is not None:
         colour = _mix(colour + graphs.node_label.astype(np.uint64))
     if graphs.attribute is not None:
-        columns = np.ascontiguousarray(graphs.attribute.T) + 0.0  # without negative zeros
-        for column in columns.view(np.uint64):
+        for column in _words(graphs.attribute):
             colour = _mix(colour + _mix(column))
     end = graphs.edge_start[1:]
     for _ in range(REFINEMENTS):
@@ -41,19 +40,32 @@ def fingerprints(graphs: GraphSet, key: int = 0, *, edges: bool = False) -> Word
         colour = _mix(_mix(colour) + (around[end] - around[graphs.edge_start[:-1]]))
     total = np.concatenate([[np.uint64(0)], np.cumsum(_mix(colour))])
     summed = total[graphs.node_start[1:]] - total[graphs.node_start[:-1]]
-    classes = np.array(graphs.class_values, dtype=np.int64).astype(np.uint64)
-    hashed = _mix(summed + _mix(classes[graphs.target]))
-    return hashed & ~CLASS_BYTE | classes[graphs.target] & CLASS_BYTE
+    shown = np.zeros(len(graphs), dtype=np.uint64)
+    if graphs.values is None:
+        classes = np.array(graphs.class_values, dtype=np.int64).astype(np.uint64)
+        shown = classes[graphs.target]
+        summed = summed + _mix(shown)
+    else:
+        for column in _words(graphs.values):
+            summed = _mix(summed + _mix(column))
+    return _mix(summed) & ~CLASS_BYTE | shown & CLASS_BYTE
 
 
 def class_bytes(words: Words) -> Words:
-    """Return the last byte of the class of each fingerprinted graph, `(graphs,)`.
+    """Return the last byte of each fingerprinted graph's class, `(graphs,)`; 0 without classes.
 
     >>> pair = GraphSet.build("pair", [1, 1], [], target=[0, 1], class_values=[-1, 7])
     >>> class_bytes(fingerprints(pair)).tolist()
     [255, 7]
     """
     return words & CLASS_BYTE
+
+
+def _words(rows: Floats) -> Words:
+    """Return each column of numbers as words, equal for equal numbers (0 and −0, NaN and NaN)."""
+    columns = np.ascontiguousarray(rows.T) + 0.0
+    columns[np.isnan(columns)] = np.nan
+    return columns.view(np.uint64)
 
 
 def _mix(words: Words) -> Words:

@@ -16,7 +16,14 @@ from scipy import sparse
 from torch import Tensor
 
 from motifair.bag_sum import Bags, BagSum
-from motifair.graphs.batch import Batch, EdgeMessages, Messages, Shard, closed_neighbourhoods
+from motifair.graphs.batch import (
+    Batch,
+    EdgeMessages,
+    Messages,
+    Shard,
+    closed_neighbourhoods,
+    of_targets,
+)
 from motifair.graphs.graph_set import GraphSet, Ints, ranges
 from motifair.graphs.kernels import gather_rows, number_values, padded_rows, row_starts, transpose
 
@@ -37,7 +44,7 @@ class Stack:
         self.first_motif = _sums([s.motifs.shape[1] for s in shards])
         self.graphs = GraphSet.concatenate("stack", [s.graphs for s in shards])
         self.size = self.graphs.nodes
-        self.one_hot = np.eye(shards[0].graphs.classes)
+        self.target, self.labels = of_targets(self.graphs)
         self.structure = np.concatenate([s.structure for s in shards])
         self.closed = closed_neighbourhoods(self.graphs)
         self.kinds = sparse.csr_array(sparse.vstack([s.kinds for s in shards], format="csr"))
@@ -66,11 +73,15 @@ class Stack:
         for parts, more in zip((ints, floats), self._input_parts(node, nodes), strict=True):
             parts |= more
         ints |= self._message_maps(node, nodes)
-        ints["target"] = graphs.padded(self.graphs.target[graph])
-        weight = 1 / np.diff(graphs.first)[graphs.agent]
-        labels = self.one_hot[self.graphs.target[graph]]
+        weight, labels = 1 / np.diff(graphs.first)[graphs.agent], self.labels[graph]
         floats["graph_weight"] = graphs.padded(weight)
-        floats["label_weight"] = graphs.padded(labels * -weight[:, None])
+        if self.graphs.values is None:
+            ints["target"] = graphs.padded(self.target[graph])
+            floats["label_weight"] = graphs.padded(labels * -weight[:, None])
+        else:
+            known = np.bincount(graphs.agent, labels.sum(axis=1), len(chosen))
+            floats["target"] = graphs.padded(self.target[graph])
+            floats["label_weight"] = graphs.padded(labels / known.clip(min=1)[graphs.agent, None])
         floats["degree"] = nodes.padded(self.graphs.degree[node])
         floats["structure"] = nodes.padded(self.structure[node])
         sent = _transfer(ints, torch.int32, self.device)
@@ -85,9 +96,9 @@ class Stack:
             spread=_bag_sum(sent, "spread"),
             closed=_bag_sum(sent, "closed", "closed"),
             pool=_bag_sum(sent, "pool"),
-            target=sent["target"].view(R, G).long(),
+            target=self._shaped(sent["target"], R, G),
             graph_weight=sent["graph_weight"].view(R, G),
-            label_weight=sent["label_weight"].view(R, G, len(self.one_hot)),
+            label_weight=sent["label_weight"].view(R, G, self.labels.shape[1]),
             motifs=_bag_sum(sent, "motifs"),
             motif_weight=sent["motif_weight"],
             motif_rows=_bag_sum(sent, "motif_rows"),
@@ -96,6 +107,11 @@ class Stack:
             if self.sent is None
             else Messages(*(_bag_sum(sent, name) for name in ("source", "labels", "total"))),
         )
+
+    def _shaped(self, target: Tensor, rows: int, graphs: int) -> Tensor:
+        if self.graphs.values is None:
+            return target.view(rows, graphs).long()
+        return target.view(rows, graphs, self.target.shape[1])
 
     def _node_maps(self, graphs: _PaddedRows, size: Ints, node: Ints, nodes: _PaddedRows) -> Arrays:
         """Return the maps that sum over neighbourhoods and over graphs."""

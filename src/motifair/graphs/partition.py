@@ -95,7 +95,7 @@ def make_partition(
         inner, outer = holdout(target[share], test_fraction, rng)
         train.append(share[inner])
         test.append(share[outer])
-        _check_train(name, target[train[-1]], kind)
+        _check_train(name, data.graphs, train[-1], kind)
     return Partition(names, held, tuple(train), tuple(test), exclusive)
 
 
@@ -276,14 +276,21 @@ def _check_share(name: str, target: Ints) -> None:
         )
 
 
-def _check_train(name: str, target: Ints, kind: str) -> None:
-    if len(target) == 0:
+def _check_train(name: str, graphs: GraphSet, train: Ints, kind: str) -> None:
+    if len(train) == 0:
         raise MotifairError(
             f"Agent '{name}' has no graph left to train on; lower test_fraction or give it more."
         )
+    if graphs.values is not None:
+        if np.isnan(graphs.values[train]).all():
+            raise MotifairError(
+                f"Agent '{name}' trains on {len(train)} graphs without a label, so there is "
+                "nothing to learn; give it labels, or leave it out."
+            )
+        return
     # The published chunking of IMDB-BINARY gives its tenth agent a single class: not a user error.
-    if len(np.unique(target)) < 2 and kind != "chunks":
+    if len(np.unique(graphs.target[train])) < 2 and kind != "chunks":
         raise MotifairError(
-            f"Agent '{name}' trains on {len(target)} graphs of one class, so there is nothing to "
+            f"Agent '{name}' trains on {len(train)} graphs of one class, so there is nothing to "
             "learn; give it graphs of another class, or use fewer agents."
         )

@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from motifair.graphs.graph_set import GraphSet, Ints
+from motifair.graphs.graph_set import Floats, GraphSet, Ints
 from motifair.graphs.partition import stratified
 from motifair.graphs.planted import NOISE
+from motifair.graphs.targets import is_binary
+from motifair.graphs.task import TargetSums
 
 TIERS = {"low": (0.7, 1.0), "medium": (0.3, 0.7), "high": (0.0, 0.3)}
 
@@ -108,6 +110,36 @@ def perturb_classes(target: Ints, damage: Damage, classes: int, rng: np.random.G
     if damage.guessed:
         target = rng.integers(classes, size=len(target))
     return target
+
+
+def perturb_values(values: Floats, damage: Damage, rng: np.random.Generator) -> Floats:
+    """Return an agent's targets, perturbed as `perturb_classes` does classes; holes stay.
+
+    Wrong answers to binary tasks are the other ones, and guessed ones drawn. Wrong numbers are
+    inverted about the agent's mean, and guessed ones drawn from the agent's own.
+    """
+    values, known = values.copy(), ~np.isnan(values)
+    binary = is_binary(values)
+    wrong = 1 - values if binary else 2 * TargetSums.of(values).mean - values
+    if damage.flipped:
+        values = wrong
+    if damage.noise:
+        size = round(damage.noise * len(values))
+        chosen = rng.choice(len(values), size=size, replace=False)
+        values[chosen] = wrong[chosen]
+    if damage.guessed:
+        drawn = rng.integers(2, size=values.shape) if binary else _drawn(values, rng)
+        values = np.where(known, drawn, np.nan)
+    return values
+
+
+def _drawn(values: Floats, rng: np.random.Generator) -> Floats:
+    """Draw numbers for all graphs from the known ones of each target."""
+    drawn = np.full(values.shape, np.nan)
+    for t, column in enumerate(values.T):
+        if len(known := column[~np.isnan(column)]):
+            drawn[:, t] = rng.choice(known, size=len(column))
+    return drawn
 
 
 def repeat(target: Ints, copies: int, rng: np.random.Generator) -> Ints:

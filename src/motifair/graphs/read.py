@@ -215,6 +215,11 @@ def check_inputs(graphs: GraphSet, schema: Schema) -> None:
 def check_schema(graphs: GraphSet, schema: Schema) -> None:
     """Raise, naming the first such graph, if graphs of `read_graphs` violate the schema."""
     check_inputs(graphs, schema)
+    if graphs.values is not None:
+        raise MotifairError(
+            f"{graphs.name} has numbers as targets, but the classes are "
+            f"{format_values(schema.classes)}; give each graph one of them."
+        )
     other = np.flatnonzero(~np.isin(graphs.target, schema.classes))
     if len(other):
         target = int(graphs.target[other[0]])

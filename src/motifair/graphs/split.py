@@ -14,6 +14,7 @@ from motifair.graphs.perturb import (
     PERTURBATIONS,
     Damage,
     perturb_classes,
+    perturb_values,
     repeat,
     rewire,
     role_damage,
@@ -43,7 +44,7 @@ class Split:
         return self.partition.names
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a table with the role, graphs, classes and nodes of each agent."""
+        """Return a table with the role, graphs, classes or labels, and nodes of each agent."""
         target = self.graphs.target
         rows = []
         for k, name in enumerate(self.names):
@@ -52,8 +53,11 @@ class Split:
             if self.roles:
                 row["role"] = self.roles[k]
             row |= {"train": len(train), "test": len(test)}
-            for c, value in enumerate(self.graphs.class_values):
-                row[f"class {value}"] = int((target[train] == c).sum())
+            if self.graphs.values is None:
+                for c, value in enumerate(self.graphs.class_values):
+                    row[f"class {value}"] = int((target[train] == c).sum())
+            else:
+                row["labels"] = int((~np.isnan(self.graphs.values[train])).sum())
             row["nodes"] = int(self.graphs.nodes[train].sum())
             rows.append(row)
         return pd.DataFrame(rows).set_index("agent")
@@ -126,8 +130,12 @@ def _damaged(
 ) -> GraphSet:
     ratio = np.zeros(len(graphs))
     target = graphs.target.copy()
+    values = None if graphs.values is None else graphs.values.copy()
     for train, how in zip(shares.train, damage, strict=True):
         ratio[train] = how.rewired
-        target[train] = perturb_classes(target[train], how, graphs.classes, rng)
-    flipped = replace(graphs, target=target)
+        if values is None:
+            target[train] = perturb_classes(target[train], how, graphs.classes, rng)
+        else:
+            values[train] = perturb_values(values[train], how, rng)
+    flipped = replace(graphs, target=target, values=values)
     return rewire(flipped, ratio, rng) if ratio.any() else flipped

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from motifair.errors import MotifairError
-from motifair.graphs.graph_set import GraphSet
+from motifair.graphs.graph_set import GraphSet, Ints
 from motifair.graphs.targets import Floats, is_binary
 
 CLASSES, BINARY, REGRESSION = "classes", "binary", "regression"
@@ -91,6 +91,24 @@ def target_scale(members: Sequence[TargetSums]) -> tuple[Floats, Floats]:
     mean = (count * means).sum(axis=0) / total
     deviation = np.sqrt((squares + count * (means - mean) ** 2).sum(axis=0) / total)
     return mean, np.where(deviation > 1e-12 * np.abs(mean), deviation, 1.0)
+
+
+def fit_task(graphs: GraphSet, train: Sequence[Ints], kind: str) -> Task:
+    """Return the task of graphs that `resolve_task` has seen.
+
+    Args:
+        graphs: The whole dataset.
+        train: The training graphs of each agent, by whose sums numbers are scaled.
+        kind: One of `KINDS`, or `auto`.
+    """
+    if graphs.values is None:
+        return Task(CLASSES, graphs.classes)
+    kind = _kind(graphs) if kind == "auto" else kind
+    mean = scale = ()
+    if kind == REGRESSION:
+        sums = [TargetSums.of(graphs.values[own]) for own in train]
+        mean, scale = (tuple(part.tolist()) for part in target_scale(sums))
+    return Task(kind, graphs.values.shape[1], graphs.target_names, mean, scale)
 
 
 def resolve_task(graphs: GraphSet, kind: str) -> tuple[GraphSet, str]:

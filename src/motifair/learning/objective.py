@@ -6,10 +6,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from motifair.graphs.batch import Batch
+from motifair.graphs.task import BINARY, CLASSES
 from motifair.motifs.prototypes import local_prototypes, prototype_distance
+
+ROUNDING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -21,18 +25,21 @@ class ForwardPass:
         weights: The current weights, `(R, D)`.
         received: The weights at the start of the round, `(R, D)`.
         embedding: The graph embeddings, `(R, G, H)`.
-        log_probabilities: Log-probabilities of the classes, `(R, G, classes)`.
+        scores: What the model says of each graph, `(R, G, outputs)`: log-probabilities of classes,
+            logits of binary tasks, or standardised numbers.
         prototypes: The global prototypes of the agents' motifs, `(M, H)`, if the method uses them.
         active: Which motifs have a global prototype, `(M,)`.
+        kind: The kind of task.
     """
 
     batch: Batch
     weights: Tensor
     received: Tensor
     embedding: Tensor
-    log_probabilities: Tensor
+    scores: Tensor
     prototypes: Tensor | None
     active: Tensor | None
+    kind: str = CLASSES
 
 
 class Term(Protocol):
@@ -44,8 +51,23 @@ class Term(Protocol):
 
 
 def supervised(forward: ForwardPass) -> Tensor:
-    """L_S of E13: mean negative log-likelihood over each agent's graphs, `(R,)`."""
-    return (forward.log_probabilities * forward.batch.label_weight).sum(dim=(1, 2))
+    """L_S of E13: mean loss over each agent's graphs, `(R,)`."""
+    return mean_loss(forward.kind, forward.scores, forward.batch)
+
+
+def mean_loss(kind: str, scores: Tensor, batch: Batch) -> Tensor:
+    """Return each agent's mean loss, `(R, G, outputs) -> (R,)`.
+
+    Negative log-likelihood of classes; cross-entropy of binary tasks, or squared error of
+    standardised numbers, over the labels that are known.
+    """
+    if kind == CLASSES:
+        return (scores * batch.label_weight).sum(dim=(1, 2))
+    if kind == BINARY:
+        loss = F.softplus(scores) - batch.target * scores
+    else:
+        loss = (scores - batch.target).square()
+    return (loss * batch.label_weight).sum(dim=(1, 2))
 
 
 @dataclass(frozen=True)
@@ -95,16 +117,36 @@ def _row_sums(values: Tensor, batch: Batch) -> Tensor:
 
 
 def discrimination(forward: ForwardPass) -> Tensor:
-    """Return how well predicted probabilities tell each agent's classes apart, `(R,)`.
+    """Return how well predictions tell each agent's targets apart, `(R,)`.
 
-    The mean over classes of E[p_c | class c] − E[p_c | other classes] (Tjur's coefficient): 0 by
-    chance, 1 at best, negative where the classes are swapped. Unlike a loss it does not depend on
-    how frequent the classes are. NaN where an agent has graphs of one class only.
+    Of classes it is the mean over classes of E[p_c | class c] − E[p_c | other classes] (Tjur's
+    coefficient): 0 by chance, 1 at best, negative where the classes are swapped. Unlike a loss it
+    does not depend on how frequent the classes are. NaN where an agent has graphs of one class
+    only. Of binary tasks and numbers it is the mean of `_slopes`.
     """
+    if forward.kind != CLASSES:
+        return _slopes(forward)
     inside = -forward.batch.label_weight
     outside = forward.batch.graph_weight.unsqueeze(-1) - inside
-    p, rounding = forward.log_probabilities.detach().exp(), 1e-6
+    p, rounding = forward.scores.detach().exp(), ROUNDING
     means = [(w * p).sum(dim=1) / w.sum(dim=1) for w in (inside, outside)]
     both = (inside.sum(dim=1) > rounding) & (outside.sum(dim=1) > rounding)
     told = torch.where(both, means[0] - means[1], 0.0)
     return told.sum(dim=-1) / both.sum(dim=-1)
+
+
+def _slopes(forward: ForwardPass) -> Tensor:
+    """Return the mean over targets of the slope of predictions on targets, from −1 to 1, `(R,)`.
+
+    cov(p, y) / var(y) over the known labels, which for a binary task is Tjur's coefficient. NaN
+    where no target of an agent varies.
+    """
+    scores, y, weight = forward.scores.detach(), forward.batch.target, forward.batch.label_weight
+    p = scores.sigmoid() if forward.kind == BINARY else scores
+    share = weight / weight.sum(dim=1, keepdim=True).clamp(min=ROUNDING**2)
+    difference = y - (share * y).sum(dim=1, keepdim=True)
+    variance = (share * difference.square()).sum(dim=1)
+    varies = variance > ROUNDING
+    slope = (share * difference * p).sum(dim=1) / variance.clamp(min=ROUNDING)
+    told = torch.where(varies, slope.clamp(-1, 1), 0.0)
+    return told.sum(dim=-1) / varies.sum(dim=-1)

@@ -112,10 +112,9 @@ class LocalTraining:
         """Return the forward pass of every agent on one batch, with dropout."""
         keep = self._masks(keys, batch)
         embedding = self.model.embed(weights, batch, keep)
-        log_probabilities = self.model.classify(weights, embedding, keep)
-        return ForwardPass(
-            batch, weights, received, embedding, log_probabilities, prototypes, active
-        )
+        scores = self.model.classify(weights, embedding, keep)
+        kind = self.model.task.kind
+        return ForwardPass(batch, weights, received, embedding, scores, prototypes, active, kind)
 
     def _objective(self, forward: ForwardPass) -> Tensor:
         """Return the sum of the terms of the objective, `(R,)`."""

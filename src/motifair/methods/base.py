@@ -12,6 +12,7 @@ from torch import Tensor
 
 from motifair.components import Component
 from motifair.config import Config
+from motifair.graphs.task import Task
 from motifair.learning.objective import Term, supervised
 from motifair.mechanism.aggregation import size_weights
 from motifair.methods.aggregations import AGGREGATIONS, Aggregation, Mean
@@ -184,10 +185,10 @@ class Method(Component):
         """Whether its network can read edge labels: that is GIN, in place of which GINE does."""
         return cls.model is GIN
 
-    def network(self, width: int, edges: int, classes: int) -> Model:
+    def network(self, width: int, edges: int, task: Task) -> Model:
         """Return the network for nodes with `width` inputs and `edges` edge labels, 0 for none."""
-        sizes = width, classes, self.config.hidden, self.config.layers
-        return GINE(*sizes, edges) if edges else self.model(*sizes)
+        sizes = width, task.outputs, self.config.hidden, self.config.layers
+        return GINE(*sizes, edges, task=task) if edges else self.model(*sizes, task=task)
 
     def terms(self, shared: slice) -> tuple[Term, ...]:
         """Return the terms of the local objective; `shared` is the exchanged part of a row."""

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from motifair.graphs.batch import Batch
+from motifair.graphs.task import BINARY, CLASSES, Task
 from motifair.kernels import dense, dense_backward
 from motifair.models.layout import Layout
 from motifair.models.perceptron import NO_DROPOUT, DropoutMask
@@ -18,7 +19,7 @@ Parameters = dict[str, Tensor]
 
 
 class Model(ABC):
-    """A graph classifier: node embeddings, sum pooling, linear, ReLU, dropout, linear.
+    """A graph network: node embeddings, sum pooling, linear, ReLU, dropout, linear.
 
     A model holds no parameters: every call takes the weights of R agents, `(R, D)`, and their
     graphs. `layout` names the parameters within a row. A subclass implements `body` and `embed`.
@@ -27,9 +28,10 @@ class Model(ABC):
 
     Args:
         width: Number of inputs of a node.
-        classes: Number of classes.
+        classes: Number of classes, or of outputs of another task.
         hidden: Width H of all hidden layers.
         layers: Number of graph convolutions.
+        task: What it predicts, by default classes.
 
     >>> from motifair.models import GIN
     >>> model = GIN(width=4, classes=2, hidden=8, layers=1)
@@ -40,7 +42,10 @@ class Model(ABC):
     summed_inputs: ClassVar[bool] = False  # whether the first layer reads closed-neighbourhood sums
     structure: ClassVar[bool] = False  # whether it reads structural inputs of the nodes
 
-    def __init__(self, width: int, classes: int, hidden: int, layers: int) -> None:
+    def __init__(
+        self, width: int, classes: int, hidden: int, layers: int, *, task: Task | None = None
+    ) -> None:
+        self.task = Task(CLASSES, classes) if task is None else task
         self.width, self.classes, self.hidden, self.layers = width, classes, hidden, layers
         parts = [
             *linear_parts("pre", width, hidden),
@@ -71,10 +76,19 @@ class Model(ABC):
     def classify(
         self, weights: Tensor, embedding: Tensor, keep: Sequence[DropoutMask] = ()
     ) -> Tensor:
-        """Return log-probabilities of the classes, `(R, G, H) -> (R, G, classes)`."""
-        drop = layer_mask(keep, self.layers)
-        result: Tensor = _Head.apply(weights, embedding, self.layout, drop)  # type: ignore[no-untyped-call]
+        """Return the scores of graphs, `(R, G, H) -> (R, G, classes)`.
+
+        They are log-probabilities of classes, logits of binary tasks, or standardised numbers.
+        """
+        drop, normalised = layer_mask(keep, self.layers), self.task.kind == CLASSES
+        result: Tensor = _Head.apply(weights, embedding, self.layout, drop, normalised)  # type: ignore[no-untyped-call]
         return result
+
+    def predicted(self, scores: Tensor) -> Tensor:
+        """Return probabilities for the scores of classes or binary tasks; numbers as they are."""
+        if self.task.kind == CLASSES:
+            return scores.exp()
+        return scores.sigmoid() if self.task.kind == BINARY else scores
 
     def first(self, weights: Tensor, batch: Batch) -> Tensor:
         """Apply the first linear layer to the distinct inputs, `(R, Q, H)`.
@@ -87,31 +101,42 @@ class Model(ABC):
 
 
 class _Head(torch.autograd.Function):
-    """linear, ReLU, dropout, linear, log-softmax, with an explicit backward pass."""
+    """linear, ReLU, dropout, linear and, if `normalised`, log-softmax; the backward pass is
+    explicit.
+    """
 
     @staticmethod
     def forward(
-        ctx: Any, weights: Tensor, embedding: Tensor, layout: Layout, keep: DropoutMask
+        ctx: Any,
+        weights: Tensor,
+        embedding: Tensor,
+        layout: Layout,
+        keep: DropoutMask,
+        normalised: bool,
     ) -> Tensor:
         post, post_bias, readout, readout_bias = layout.head(weights)
         x = dense(embedding, post, post_bias, *keep)
-        scores = torch.log_softmax(torch.baddbmm(readout_bias[:, None], x, readout), dim=-1)
-        ctx.layout, ctx.scale = layout, keep.scale
+        scores = torch.baddbmm(readout_bias[:, None], x, readout)
+        if normalised:
+            scores = torch.log_softmax(scores, dim=-1)
+        ctx.layout, ctx.scale, ctx.normalised = layout, keep.scale, normalised
         ctx.save_for_backward(weights, embedding, x, scores)
         return scores
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         weights, embedding, x, scores = ctx.saved_tensors
         body = weights.shape[1] - ctx.layout.tail(weights).shape[1]
         post, _, readout, _ = ctx.layout.head(weights)
-        g = gradient - scores.exp() * gradient.sum(dim=-1, keepdim=True)
+        g = gradient
+        if ctx.normalised:
+            g = gradient - scores.exp() * gradient.sum(dim=-1, keepdim=True)
         of_embedding, *of_post = dense_backward(
             torch.bmm(g, readout.mT), x, embedding, post, ctx.scale
         )
         of_head = (*of_post, torch.bmm(x.mT, g), g.sum(dim=1))
         row = [weights.new_zeros(len(weights), body), *(tensor.flatten(1) for tensor in of_head)]
-        return torch.cat(row, dim=1), of_embedding, None, None
+        return torch.cat(row, dim=1), of_embedding, None, None, None
 
 
 def linear_parts(name: str, inputs: int, outputs: int) -> list[tuple[str, tuple[int, ...]]]:

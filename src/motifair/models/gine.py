@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from motifair.graphs.batch import Batch
+from motifair.graphs.task import Task
 from motifair.models.base import Model, layer_mask, linear_parts, pair
 from motifair.models.perceptron import DropoutMask, perceptron, rectify, sum_rows
 
@@ -19,15 +20,25 @@ class GINE(Model):
 
     Args:
         width: Number of inputs of a node.
-        classes: Number of classes.
+        classes: Number of classes, or of outputs of another task.
         hidden: Width H of all hidden layers.
         layers: Number of graph convolutions.
         edges: Number of edge labels.
+        task: What it predicts, by default classes.
     """
 
-    def __init__(self, width: int, classes: int, hidden: int, layers: int, edges: int) -> None:
+    def __init__(
+        self,
+        width: int,
+        classes: int,
+        hidden: int,
+        layers: int,
+        edges: int,
+        *,
+        task: Task | None = None,
+    ) -> None:
         self.edges = edges
-        super().__init__(width, classes, hidden, layers)
+        super().__init__(width, classes, hidden, layers, task=task)
 
     def body(self) -> list[tuple[str, tuple[int, ...]]]:
         """Return for each convolution a two-layer MLP and the linear layer of edge labels."""
