@@ -20,14 +20,19 @@ def option(
     help: str,
     *,
     choices: tuple[str, ...] = (),
+    others: bool = False,
     above: float | None = None,
     least: float | None = None,
     most: float | None = None,
     below: float | None = None,
 ) -> Any:
-    """Declare an option of the configuration or of a component: default, help and range."""
+    """Declare an option of the configuration or of a component: default, help and range.
+
+    `others` says that an option takes other values than its choices, too.
+    """
     limits = {"above": above, "least": least, "most": most, "below": below}
-    return field(default=default, metadata={"help": help, "choices": choices, **limits})
+    rule = {"help": help, "choices": choices, "others": others, **limits}
+    return field(default=default, metadata=rule)
 
 
 SCENARIOS: Mapping[str, Mapping[str, str]] = {
@@ -68,7 +73,15 @@ class Config:
 
     # What is run
     dataset: str = option(
-        "planted", "name, path of a TU folder or zip, or several joined by commas, one an agent"
+        "planted",
+        "name, path of a TU folder or zip or of a file (CSV with SMILES or edges, PyG, NetworkX), "
+        "or several joined by commas, one an agent",
+    )
+    smiles: str = option("", "column of a CSV file with SMILES; by default the one called smiles")
+    targets: str = option(
+        "",
+        "columns of a CSV file to predict, joined by commas, or `all` columns of numbers; by "
+        "default the only one",
     )
     method: str = option("motifair", "one of those that `motifair methods` lists")
     profile: str = option(
@@ -104,7 +117,8 @@ class Config:
         "how graphs are shared out: `chunks` by blocks in the order of the file, `iid` equally at "
         "random, `dirichlet` with unequal classes, `sizes` with unequal sizes, `domains` each "
         "agent its own dataset; one agent alone has the largest graphs (`exclusive-structure`) or "
-        "the rarest class (`exclusive-class`)",
+        "the rarest class (`exclusive-class`); of a CSV file also by a column, which it names, and "
+        "of molecules by Murcko `scaffold`",
         choices=(
             "chunks",
             "iid",
@@ -113,7 +127,9 @@ class Config:
             "domains",
             "exclusive-structure",
             "exclusive-class",
+            "scaffold",
         ),
+        others=True,
     )
     skew: float = option(
         0.5,
@@ -369,13 +385,17 @@ class Config:
     def to_json(self) -> dict[str, Any]:
         """Return all options as values that JSON can hold, infinity as `"inf"`.
 
-        `scenario` only where there is one, `bounded` only where it is read and not as in profile
-        `paper`: the digests of other configurations, with their checkpoints, stay the same.
+        `scenario`, `smiles` and `targets` only where they are set, `bounded` only where it is read
+        and not as in profile `paper`: the digests of other configurations, with their checkpoints,
+        stay the same.
         """
         values = {**asdict(self), **dict(self.component_options)}
         del values["component_options"]
         if self.scenario == "none":
             del values["scenario"]
+        for name in ("smiles", "targets"):
+            if not values[name]:
+                del values[name]
         if not self._reads_bounded() or (self.profile == "paper" and not self.bounded):
             del values["bounded"]
         return {k: ("inf" if v == math.inf else v) for k, v in values.items()}
@@ -504,7 +524,7 @@ def parse_option(name: str, option: Field[Any], value: Any) -> Any:
             return text in ("true", "yes", "1")
         raise MotifairError(f"{name} takes true or false, not '{value}'.")
     if kind is str:
-        return str(value)
+        return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
     try:
         number = float(text)
         if kind is int:
@@ -529,7 +549,7 @@ def range_in_words(rule: Mapping[str, Any]) -> str:
 def check_range(name: str, value: Any, rule: Mapping[str, Any]) -> None:
     """Refuse a value outside its choices or limits, and NaN."""
     choices = rule["choices"]
-    if choices and value not in choices:
+    if choices and value not in choices and not rule["others"]:
         raise MotifairError(f"{name} takes {' or '.join(choices)}, not '{value}'.")
     if isinstance(value, str):
         return

@@ -17,6 +17,7 @@ MODULES = {
     "mlflow": ("mlflow",),
     "privacy": ("opacus",),
     "studies": ("sklearn",),
+    "chem": ("rdkit",),
 }
 
 

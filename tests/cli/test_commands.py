@@ -289,3 +289,19 @@ def test_methods_are_listed(
     assert rows["gcfl"]["shares"] == "conv"
     assert rows["fedstar"]["global model"] == "no"
     assert rows["cffl-lyu"]["shares"] == "all"
+
+
+def test_data_commands_describe_molecules(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "few.csv"
+    rows = [f"{'C' * (k % 5 + 1)}O,{k % 2},lab-{k // 20}" for k in range(40)]
+    path.write_text("\n".join(["smiles,toxic,lab", *rows, "c1ccc,0,lab-0"]) + "\n")
+    assert call(monkeypatch, "data", "check", str(path)) == 0
+    assert "line 42 cannot be read: c1ccc\n" in capsys.readouterr().out
+    assert call(monkeypatch, "data", "info", str(path), "--partition", "lab", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [row["agent"] for row in found["agents"]] == ["lab-0", "lab-1"]
+    assert found["inputs"]["ignores"] == ["1 SMILES that RDKit cannot read (line 42: c1ccc)"]
+    assert call(monkeypatch, "data", "info", str(path), "--targets", "toxik") == 2
+    assert "Did you mean toxic?" in capsys.readouterr().err

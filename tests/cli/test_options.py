@@ -15,11 +15,12 @@ from motifair.methods import find_method
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 NAMED = {
     "run": {
-        "dataset", "method", "agents", "rounds", "splits", "seed", "fixed_split", "partition",
-        "scenario", "profile", "eval_every",
+        "dataset", "smiles", "targets", "method", "agents", "rounds", "splits", "seed",
+        "fixed_split", "partition", "scenario", "profile", "eval_every",
     },
     "compare": {
-        "dataset", "agents", "rounds", "splits", "seed", "partition", "scenario", "profile",
+        "dataset", "smiles", "targets", "agents", "rounds", "splits", "seed", "partition",
+        "scenario", "profile",
     },
 }  # fmt: skip
 

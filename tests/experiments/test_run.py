@@ -420,7 +420,7 @@ def test_importing_the_package_does_not_import_optional_engines() -> None:
 
     code = (
         "import sys, motifair; motifair.run; "
-        "print([m for m in ('nvflare', 'sqlalchemy', 'fastapi') if m in sys.modules])"
+        "print([m for m in ('nvflare', 'sqlalchemy', 'fastapi', 'rdkit') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 from graphs.graph_samples import described, write_parts
 
@@ -149,3 +151,61 @@ def test_agents_sorted_by_name_are_sorted_by_number(agents: int) -> None:
     names = agent_names(agents)
     assert list(names) == sorted(names)
     assert [int(n.removeprefix("agent-")) for n in names] == list(range(agents))
+
+
+def test_graphs_of_files_are_a_dataset(tmp_path: Path) -> None:
+    ring, path = nx.cycle_graph(3), nx.path_graph(4)
+    ring.graph["y"], path.graph["y"] = 3, 7
+    links = [nx.node_link_data(g, edges="edges") for g in (ring, path)]
+    (tmp_path / "both.json").write_text(json.dumps(links))
+    folder = tmp_path / "each"
+    folder.mkdir()
+    nx.write_graphml(ring, folder / "ring.graphml")
+    nx.write_graphml(path, folder / "tail.graphml")
+    rows = [
+        (name, u, v, g.graph["y"]) for name, g in (("r", ring), ("p", path)) for u, v in g.edges
+    ]
+    pd.DataFrame(rows, columns=["graph", "source", "target", "y"]).to_csv(
+        tmp_path / "edges.csv", index=False
+    )
+    digests = {
+        load_dataset(str(file), agents=2, seed=0).graphs.digest()
+        for file in (tmp_path / "both.json", folder, tmp_path / "edges.csv")
+    }
+    assert len(digests) == 1
+    named = load_dataset("edges.csv", agents=2, seed=0, data_dir=tmp_path).graphs
+    assert (named.class_values, named.target.tolist()) == ((3, 7), [0, 1])
+
+
+EDGES = "graph,source,target,y\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("none.json", None, "There is no file"),
+        ("a.json", json.dumps(nx.node_link_data(nx.path_graph(2), edges="edges")), "has no class"),
+        ("a.csv", EDGES + "0,0,1,0\n0,1,2,1\n", "Line 3 of .* another y than an earlier line"),
+        ("a.csv", EDGES + "0,0,,0\n", "edges without a 'target'"),
+        ("a.csv", EDGES.replace(",y", "") + "0,0,1\n", "edges without a 'y'"),
+        ("a.csv", "graph,source,target,y,label\n0,0,1,0,x\n", "'x', which is not a number"),
+        ("a.csv", "graph,source,target,y,label\n0,0,1,0,.5\n", "without a whole number"),
+    ],
+)
+def test_mistakes_of_files_are_one_sentence(
+    tmp_path: Path, name: str, text: str | None, sentence: str
+) -> None:
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    with pytest.raises(MotifairError, match=sentence):
+        load_dataset(str(tmp_path / name), agents=2, seed=0)
+
+
+def test_an_edge_list_says_what_it_ignores(tmp_path: Path) -> None:
+    text = "graph,source,target,y,label,when\na,x,y,0.5,1,9\na,y,x,0.5,1,9\na,z,z,0.5,2,9\n"
+    (tmp_path / "a.csv").write_text(text)
+    graphs = load_dataset(str(tmp_path / "a.csv"), agents=2, seed=0).graphs
+    assert graphs.ignored == ("column when", "repeated edges", "self-loops")
+    assert (graphs.nodes.tolist(), graphs.edges.tolist()) == ([3], [1])
+    assert graphs.values is not None
+    assert graphs.values.tolist() == [[0.5]]

@@ -262,7 +262,7 @@ def test_a_perturbation_replaces_the_roles_of_the_embedded_dataset() -> None:
 
 def test_options_offer_every_partition_and_perturbation() -> None:
     choices = {n: Config.__dataclass_fields__[n].metadata["choices"] for n in SCENARIOS["iid"]}
-    assert set(choices["partition"]) == {*KINDS, *EXCLUSIVE, "domains"}
+    assert set(choices["partition"]) == {*KINDS, *EXCLUSIVE, "domains", "scaffold"}
     assert set(choices["perturbation"]) == {*PERTURBATIONS, "none"}
 
 

@@ -93,8 +93,8 @@ Log = Annotated[
 
 @app.command()
 @config_options(
-    "dataset", "method", "agents", "rounds", "splits", "seed", "fixed_split", "partition",
-    "scenario", "profile", "eval_every",
+    "dataset", "smiles", "targets", "method", "agents", "rounds", "splits", "seed", "fixed_split",
+    "partition", "scenario", "profile", "eval_every",
 )  # fmt: skip
 def run(
     *,
@@ -131,8 +131,9 @@ def run(
 
 @app.command()
 @config_options(
-    "dataset", "agents", "rounds", "splits", "seed", "partition", "scenario", "profile", splits=5
-)
+    "dataset", "smiles", "targets", "agents", "rounds", "splits", "seed", "partition", "scenario",
+    "profile", splits=5,
+)  # fmt: skip
 def compare(
     *,
     methods: Annotated[

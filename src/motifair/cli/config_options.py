@@ -72,7 +72,7 @@ def values_in_words(option: Field[Any]) -> str:
     """
     rule = option.metadata
     if rule["choices"]:
-        return "|".join(rule["choices"])
+        return "|".join([*rule["choices"], *(["COLUMN"] if rule["others"] else [])])
     signs = {"above": ">", "least": "≥", "most": "≤", "below": "<"}
     limits = ", ".join(f"{s} {rule[k]}" for k, s in signs.items() if rule[k] is not None)
     return f"<{type(option.default).__name__} {limits}".rstrip() + ">"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -11,11 +11,24 @@ from rich.console import Console
 from motifair.cli import complete
 from motifair.cli.shared import DataDir, Json, print_json
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from motifair.graphs.graph_set import GraphSet
+
+MOST_TARGETS = 20  # that are printed
 app = typer.Typer(no_args_is_help=True, help="List, describe and check datasets.")
 
 Dataset = Annotated[
     str,
-    typer.Argument(help="Name, or path of a TU folder or zip.", autocompletion=complete.dataset),
+    typer.Argument(
+        help="Name, or path of a TU folder or zip, or of a file with graphs.",
+        autocompletion=complete.dataset,
+    ),
+]
+Smiles = Annotated[str | None, typer.Option(help="Column of a CSV file with SMILES.")]
+Targets = Annotated[
+    str | None, typer.Option(help="Columns of a CSV file to predict, joined by commas, or all.")
 ]
 
 
@@ -54,13 +67,16 @@ def info(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
+    smiles: Smiles = None,
+    targets: Targets = None,
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
     """Describe a dataset, and how a partition shares it out to agents."""
     from motifair.experiments.plan import make_plan, split_data
 
-    options = {"agents": agents, "partition": partition, "scenario": scenario, "seed": seed}
+    options = {"agents": agents, "partition": partition, "scenario": scenario, "seed": seed,
+               "smiles": smiles, "targets": targets}  # fmt: skip
     settings = {k: v for k, v in options.items() if v is not None}
     plan = make_plan(dataset, settings, data_dir=data_dir, device="cpu", threads=1)
     graphs = plan.data.graphs
@@ -74,38 +90,60 @@ def info(
         "attributes": 0 if graphs.attribute is None else graphs.attribute.shape[1],
         "largest degree": int(graphs.degree.max()),
     }
-    frame = split_data(plan, 0).to_frame()
+    frame, per_target = split_data(plan, 0).to_frame(), _targets(graphs)
     if as_json:
-        agents_rows = json.loads(frame.reset_index().to_json(orient="records"))
-        inputs = plan.inputs.to_json()
-        content = {"dataset": graphs.name, **about, "inputs": inputs, "agents": agents_rows}
-        print_json(content)
+        tables = {"targets": per_target, "agents": frame}
+        rows = {k: json.loads(t.reset_index().to_json(orient="records")) for k, t in tables.items()}
+        print_json({"dataset": graphs.name, **about, "inputs": plan.inputs.to_json(), **rows})
         return
     console = Console()
     console.print(f"{graphs.name}: " + ", ".join(f"{k} {v}" for k, v in about.items()))
     console.print(str(plan.inputs), highlight=False, markup=False, soft_wrap=True)
+    if len(per_target):
+        print_frame(per_target.head(MOST_TARGETS), f"targets ({len(per_target)})", as_json)
     print_frame(frame, f"partition {plan.config.partition}, seed {seed}", as_json)
+
+
+def _targets(graphs: GraphSet) -> pd.DataFrame:
+    """Return a table of targets that are no classes: labels, least, mean and largest value."""
+    import pandas as pd
+
+    values = pd.DataFrame(graphs.values, columns=list(graphs.target_names))
+    table = values.agg(["count", "min", "mean", "max"]).T if len(values.columns) else values.T
+    return table.rename(columns={"count": "labels"}).rename_axis("target")
 
 
 @app.command()
 def check(
     dataset: Dataset,
+    smiles: Smiles = None,
+    targets: Targets = None,
     data_dir: DataDir = None,
     as_json: Json = False,
 ) -> None:
-    """Read a dataset, and compare it with its published statistics and digest."""
-    from motifair.graphs.dataset import GENERATED
-    from motifair.graphs.tu import KNOWN, load_tu
+    """Read a dataset, and compare it with its published statistics and digest.
+
+    Of a file with molecules every SMILES is listed that RDKit cannot read.
+    """
+    from motifair.graphs.csv_file import Columns
+    from motifair.graphs.dataset import GENERATED, load_dataset
+    from motifair.graphs.tu import KNOWN
 
     about: dict[str, Any] = {"dataset": dataset, "generated": dataset in GENERATED}
     sentence = f"{dataset} is generated here: there is no file to check."
     if dataset not in GENERATED:
-        graphs = load_tu(dataset, data_dir)
+        columns = Columns(smiles or "", targets)
+        data = load_dataset(dataset, agents=2, seed=0, data_dir=data_dir, columns=columns)
+        graphs = data.graphs
         published = graphs.name in KNOWN
         about |= {"dataset": graphs.name, "published": published, "graphs": len(graphs)}
         about["digest"] = graphs.digest()
         known = "is the published dataset" if published else "is readable (not a known name)"
         sentence = f"{graphs.name} {known}: {len(graphs)} graphs, digest {about['digest'][:16]}"
+        if data.table is not None:
+            about["unreadable"] = [{"line": k, "smiles": s} for k, s in data.table.unreadable]
+            lines = [f"line {k} cannot be read: {s or 'empty'}" for k, s in data.table.unreadable]
+            sentence = "\n".join([sentence, *lines])
     print_json(about) if as_json else typer.echo(sentence)
 
 

@@ -9,14 +9,18 @@ from typing import Any
 
 import torch
 
-from motifair.config import Config, make_config
+from motifair.config import OPTIONS, Config, make_config
 from motifair.cores import usable_cores
 from motifair.errors import MotifairError
 from motifair.evaluation.metrics import choose_metric
 from motifair.files import damaged_files, read_json, write_json
+from motifair.graphs.csv_file import Columns
 from motifair.graphs.dataset import EMBEDDED, GENERATED, OWN, Dataset, Objects, load_dataset
 from motifair.graphs.features import ATTRIBUTES, BOTH, LABEL
 from motifair.graphs.inputs import Inputs, choose_edges, choose_features, describe_inputs
+from motifair.graphs.molecules import SMILES
+from motifair.graphs.owners import FUNCTION, SCAFFOLD, Owners, by_column, by_function
+from motifair.graphs.partition import EXCLUSIVE, KINDS
 from motifair.graphs.split import Split, make_split
 from motifair.graphs.task import REGRESSION, resolve_task
 from motifair.graphs.tu import data_folder
@@ -29,6 +33,7 @@ from motifair.methods import (
 )
 
 ALONE = ("alone", "alone-again")  # parts of a run that train without a federation
+SHARED_OUT = (*KINDS, *EXCLUSIVE)  # partitions by which graphs without owners are shared out
 Given = str | Path | Objects | Config | None  # first argument of `run`, `compare` and `sweep`
 
 
@@ -105,13 +110,17 @@ def make_plan(
     by_name = isinstance(dataset, str) and dataset not in GENERATED
     folder = data_folder(None if data_dir is None else Path(data_dir)) if by_name else None
     name = dataset if isinstance(dataset, str) else OWN
+    function = options.get("partition")
+    if callable(function):
+        options = {**options, "partition": FUNCTION}
     if "method" in options:
         options = {**options, **method_settings(options["method"])}
     settings = {**options, "dataset": name}
     config = make_config(settings)
     find_method(config.method)
-    data = load_dataset(dataset, agents=config.agents, seed=config.seed, data_dir=folder)
-    config = _with_owners(config, data, options)
+    agents = config.agents if "agents" in options else None
+    data = _load(dataset, config, folder, agents, function if callable(function) else None)
+    config = _as_molecules(_with_owners(config, data, options), data, options)
     refuse_unused(config, options)
     data, task = with_task(data, config.task)
     config = replace(
@@ -138,6 +147,50 @@ def make_plan(
     return plan
 
 
+def _load(
+    dataset: str | Objects,
+    config: Config,
+    folder: Path | None,
+    agents: int | None,
+    function: Owners | None = None,
+) -> Dataset:
+    """Return the dataset, with the owner of each graph if the partition is by column or function.
+
+    `agents` is their number, or None if it follows from the data.
+    """
+    choices = OPTIONS["partition"].metadata["choices"]
+    group = "" if config.partition in (*choices, FUNCTION) else config.partition
+    data = load_dataset(
+        dataset,
+        agents=config.agents,
+        seed=config.seed,
+        data_dir=folder,
+        columns=Columns(config.smiles, config.targets, group),
+    )
+    if not data.molecules and (config.smiles or config.targets):
+        raise MotifairError(
+            f"{data.name} has no molecules in a CSV file; leave --smiles and --targets out."
+        )
+    if function is not None:
+        return by_function(data, function)
+    if group or config.partition == SCAFFOLD:
+        return by_column(data, config.partition, agents, choices)
+    return data
+
+
+def _as_molecules(config: Config, data: Dataset, given: Mapping[str, Any]) -> Config:
+    """Return the configuration for molecules: the column of SMILES is named, and rings that
+    chemists know, of up to 8 atoms, are motifs, unless another size is set.
+    """
+    if not data.molecules:
+        return config
+    smiles = SMILES if data.table is None else data.table.smiles
+    longer = config.rings == "chordless" and "max_ring" not in given
+    return replace(
+        config, smiles=config.smiles or smiles, max_ring=8 if longer else config.max_ring
+    )
+
+
 def with_task(data: Dataset, task: str) -> tuple[Dataset, str]:
     """Return the data with targets as this task has them, and `auto` resolved."""
     graphs, kind = resolve_task(data.graphs, task)
@@ -159,7 +212,7 @@ def _with_owners(config: Config, data: Dataset, given: Mapping[str, Any]) -> Con
         return config
     if "partition" not in given and config.scenario == "none":
         config = replace(config, partition="domains")
-    if config.partition == "domains":
+    if config.partition not in SHARED_OUT:
         if "agents" in given and config.agents != len(data.owners):
             raise MotifairError(
                 f"{data.name} belongs to {len(data.owners)} agents, but agents={config.agents}; "
@@ -258,10 +311,15 @@ def _read_plan(out: Path, stored: Mapping[str, Any]) -> Plan:
             "This run's graphs were given in Python; call motifair.run with the same graphs and "
             f"out='{out}' to continue."
         )
+    if options["partition"] == FUNCTION:
+        raise MotifairError(
+            "This run's graphs were shared out by a function; call motifair.run with the same "
+            f"function and out='{out}' to continue."
+        )
     dataset = options.pop("dataset")
     config = make_config({**options, "dataset": dataset})
     folder = None if environment["data_dir"] is None else Path(environment["data_dir"])
-    data = load_dataset(dataset, agents=config.agents, seed=config.seed, data_dir=folder)
+    data = _load(dataset, config, folder, config.agents)
     data, _ = with_task(data, config.task)
     device = choose_device(environment["device"])
     memory = environment.get("memory", 0)

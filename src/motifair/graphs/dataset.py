@@ -12,11 +12,13 @@ import numpy as np
 
 from motifair.errors import MotifairError
 from motifair.graphs.convert import from_objects
+from motifair.graphs.csv_file import BY_NAME, Columns, Table, csv_stem, is_csv
 from motifair.graphs.features import repeats_labels
 from motifair.graphs.generated import TWITTER_LIKE, twitter_like
-from motifair.graphs.graph_set import GraphSet, Ints
+from motifair.graphs.graph_set import NO_CLASS, GraphSet, Ints
 from motifair.graphs.planted import planted
-from motifair.graphs.tu import KNOWN, load_tu
+from motifair.graphs.read import holds_graph_files, is_graph_file, read_graphs, read_table
+from motifair.graphs.tu import KNOWN, data_folder, load_tu
 
 EMBEDDED = "planted"
 GENERATED = (EMBEDDED, TWITTER_LIKE)
@@ -53,6 +55,8 @@ class Dataset:
         owners: Names of the agents.
         roles: Role of each agent of the `planted` dataset.
         sources: Metadata of each agent's graphs, where each agent has its own dataset.
+        table: What a CSV file says of its graphs, where they come from one.
+        molecules: Whether the graphs are molecules, read from SMILES.
     """
 
     graphs: GraphSet
@@ -60,6 +64,8 @@ class Dataset:
     owners: tuple[str, ...] = ()
     roles: tuple[str, ...] = ()
     sources: tuple[Source, ...] = ()
+    table: Table | None = None
+    molecules: bool = False
 
     @property
     def name(self) -> str:
@@ -73,20 +79,26 @@ class Dataset:
 
 
 def load_dataset(
-    dataset: str | Objects, *, agents: int, seed: int, data_dir: Path | None = None
+    dataset: str | Objects,
+    *,
+    agents: int,
+    seed: int,
+    data_dir: Path | None = None,
+    columns: Columns = BY_NAME,
 ) -> Dataset:
     """Load a dataset by name or path, or convert graph objects.
 
     Args:
-        dataset: The name of a TU dataset, the path of a TU folder or zip, `planted`,
-            `twitter-like`, a name that an installed package offers as an entry point of
+        dataset: The name of a TU dataset, the path of graphs that `read_graphs` can read,
+            `planted`, `twitter-like`, a name that an installed package offers as an entry point of
             `motifair.datasets`, or a list of PyG or NetworkX graphs. Several names or paths joined
             by commas, or a mapping from agent to graphs, give each agent its own dataset: the
             classes of graphs given by path or as objects are matched by value, those of different
             published datasets by position.
         agents: Number of agents of `planted`; other datasets do not depend on it.
         seed: Seed of `planted`; `twitter-like` always has the same graphs.
-        data_dir: Folder with TU datasets, by default `$MOTIFAIR_DATA`.
+        data_dir: Folder with datasets, by default `$MOTIFAIR_DATA`.
+        columns: Which columns of a CSV file are read.
 
     Raises:
         MotifairError: If there is no such dataset, or its graphs cannot be used.
@@ -103,8 +115,8 @@ def load_dataset(
     if offered is not None:
         return _from_memory(offered)
     if "," in dataset:
-        return _joined(dataset.split(","), data_dir)
-    return Dataset(_load(dataset, data_dir))
+        return _joined(dataset.split(","), data_dir, columns)
+    return _load(dataset, data_dir, columns)
 
 
 def agent_names(agents: int) -> tuple[str, ...]:
@@ -130,11 +142,40 @@ def dataset_name(dataset: str) -> str:
 
 def _stem(dataset: str) -> str:
     path = Path(dataset)
-    return path.parent.name if path.name == "raw" else path.stem  # PyG's folder is NAME/raw
+    return path.parent.name if path.name == "raw" else csv_stem(path)  # PyG's folder is NAME/raw
 
 
-def _load(dataset: str, data_dir: Path | None) -> GraphSet:
-    return twitter_like() if dataset == TWITTER_LIKE else load_tu(dataset, data_dir)
+def _load(dataset: str, data_dir: Path | None, columns: Columns) -> Dataset:
+    if dataset == TWITTER_LIKE:
+        return Dataset(twitter_like())
+    path = _own_files(dataset, data_dir)
+    if path is not None and is_csv(path):
+        graphs, table = read_table(path, columns)
+        return Dataset(graphs, table=table, molecules=table is not None)
+    return Dataset(load_tu(dataset, data_dir) if path is None else _numbered(read_graphs(path)))
+
+
+def _own_files(dataset: str, data_dir: Path | None) -> Path | None:
+    """Return the path of files that are not in the TU format, or None."""
+    given = Path(dataset).expanduser()
+    if given.is_dir():
+        return given if holds_graph_files(given) else None
+    if not is_graph_file(given):
+        return None
+    folder = data_folder(data_dir)
+    for path in (given, *([] if folder is None else [folder / given])):
+        if path.is_file():
+            return path
+    raise MotifairError(f"There is no file {dataset}; check the path.")
+
+
+def _numbered(graphs: GraphSet) -> GraphSet:
+    """Return graphs of `read_graphs` with classes numbered from 0."""
+    if graphs.values is not None:
+        return graphs
+    if len(unknown := np.flatnonzero(graphs.target == NO_CLASS)):
+        raise MotifairError(f"Graph {unknown[0]} of {graphs.name} has no class; give it y.")
+    return replace(graphs, target=np.searchsorted(graphs.class_values, graphs.target))
 
 
 def _offered(dataset: str) -> Objects | None:
@@ -154,14 +195,16 @@ def _from_memory(objects: Objects) -> Dataset:
     return Dataset(from_objects(OWN, list(objects)))
 
 
-def _joined(parts: list[str], data_dir: Path | None) -> Dataset:
+def _joined(parts: list[str], data_dir: Path | None, columns: Columns) -> Dataset:
     if EMBEDDED in parts:
         raise MotifairError(
             f"{EMBEDDED} has agents of its own and cannot be joined to others; leave it out."
         )
-    held = [_load(part, data_dir) for part in parts]
+    loaded = [_load(part, data_dir, columns) for part in parts]
+    held = [data.graphs for data in loaded]
     schemas = [_schema(part, graphs) for part, graphs in zip(parts, held, strict=True)]
-    return _owned([_stem(part) for part in parts], held, schemas)
+    joined = _owned([_stem(part) for part in parts], held, schemas)
+    return replace(joined, molecules=all(data.molecules for data in loaded))
 
 
 def _schema(part: str, graphs: GraphSet) -> str:

@@ -49,8 +49,8 @@ def make_partition(
 
     Args:
         data: The dataset.
-        kind: `domains` (each agent has its own dataset) or a key of `KINDS` or `EXCLUSIVE`.
-        agents: Number of agents, not used by `domains`.
+        kind: A key of `KINDS` or `EXCLUSIVE`; any other (`domains`, a column) is by `data.owner`.
+        agents: Number of agents, not used where graphs have owners.
         test_fraction: Share of each agent's graphs in its test set.
         skew: Concentration of the Dirichlet distribution of `dirichlet` and `sizes`.
         rng: Random number generator.
@@ -70,10 +70,11 @@ def make_partition(
         raise MotifairError(
             f"{data.name} has {len(target)} graphs for {agents} agents; use fewer agents."
         )
-    if kind == "domains":
+    owned = kind not in KINDS and kind not in EXCLUSIVE
+    if owned:
         if data.owner is None:
             raise MotifairError(
-                f"partition=domains gives each agent its own dataset, but {data.name} is one; "
+                f"partition={kind} gives each agent its own dataset, but {data.name} is one; "
                 "join several with commas, or use partition=chunks."
             )
         strata = data.owner * data.graphs.classes + target
@@ -81,7 +82,7 @@ def make_partition(
         strata = target
     rest, held = holdout(strata, GLOBAL_TEST_FRACTION, rng)
     names, exclusive = agent_names(agents), None
-    if kind == "domains":
+    if owned:
         names, shares = data.owners, _by_owner(data, rest)
     elif kind in EXCLUSIVE:
         shares = EXCLUSIVE[kind](data.graphs, rest, agents, rng)

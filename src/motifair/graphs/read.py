@@ -16,6 +16,8 @@ from networkx.readwrite.graphml import GraphMLReader
 
 from motifair.errors import MotifairError
 from motifair.graphs.convert import as_array, from_objects
+from motifair.graphs.csv_file import BY_NAME, Columns, Table, is_csv, read_csv
+from motifair.graphs.edge_list import is_edge_list, read_edge_list
 from motifair.graphs.features import (
     KINDS,
     LABEL,
@@ -27,6 +29,7 @@ from motifair.graphs.features import (
     standardisation,
 )
 from motifair.graphs.graph_set import NO_CLASS, GraphSet, Ints, whole_numbers
+from motifair.graphs.molecules import read_molecules
 from motifair.graphs.tu import ZIP_ERRORS, corrupt, folder_reader, parse, zip_reader
 
 
@@ -151,14 +154,16 @@ class Schema:
             ) from error
 
 
-def read_graphs(path: str | Path) -> GraphSet:
-    """Read graphs from a TU folder or zip, from a PyG or NetworkX file, or a folder of them.
+def read_graphs(path: str | Path, columns: Columns = BY_NAME) -> GraphSet:
+    """Read graphs from a TU folder or zip, from a CSV, PyG or NetworkX file, or a folder of them.
 
     Args:
-        path: A TU folder or zip; a `.pt` with a PyG `Data` or a list of them; a NetworkX
-            `.graphml`, `.gml` or node-link `.json` (one graph, or a list); or a folder of such
-            files, which are read in the order of their names. `from_objects` says what a graph
-            needs, but here the class may be missing.
+        path: A TU folder or zip; a `.csv` or `.csv.gz` with molecules as SMILES, or with edges; a
+            `.pt` with a PyG `Data` or a list of them; a NetworkX `.graphml`, `.gml` or node-link
+            `.json` (one graph, or a list); or a folder of such files other than CSV, which are
+            read in the order of their names. `from_objects` says what a graph needs, but here the
+            class may be missing.
+        columns: Which columns of a CSV file are read.
 
     Returns:
         The graphs. Unlike elsewhere `target` has the classes as they are called in the files, or
@@ -172,14 +177,43 @@ def read_graphs(path: str | Path) -> GraphSet:
         raise MotifairError(f"There is no file or folder at {path}; check the path.")
     if path.suffix == ".zip" or (path.is_dir() and any(path.glob("*_A.txt"))):
         return _read_tu(path)
-    files = sorted(path.iterdir()) if path.is_dir() else [path]
-    files = [f for f in files if f.suffix in _READERS and not f.name.startswith(".")]
+    if is_csv(path):
+        return _with_class_values(read_table(path, columns)[0])
+    files = _graph_files(path) if path.is_dir() else [f for f in [path] if f.suffix in _READERS]
     if not files:
         raise MotifairError(
-            f"{path} holds no graphs; give a TU folder or zip, a PyG .pt, or NetworkX .graphml, "
-            ".gml or node-link .json."
+            f"{path} holds no graphs; give a TU folder or zip, a CSV with SMILES or edges, a PyG "
+            ".pt, or NetworkX .graphml, .gml or node-link .json."
         )
     return _joined(path.stem, [graph for file in files for graph in _read_file(file)])
+
+
+def is_graph_file(path: Path) -> bool:
+    """Whether a path has the suffix of a file with graphs, other than a zip in the TU format."""
+    return path.suffix in _READERS or is_csv(path)
+
+
+def holds_graph_files(folder: Path) -> bool:
+    """Whether a folder is not in the TU format and holds files with graphs."""
+    return not any(folder.glob("*_A.txt")) and bool(_graph_files(folder))
+
+
+def _graph_files(folder: Path) -> list[Path]:
+    files = sorted(folder.iterdir())
+    return [f for f in files if f.suffix in _READERS and not f.name.startswith(".")]
+
+
+def read_table(path: Path, columns: Columns) -> tuple[GraphSet, Table | None]:
+    """Read a CSV file: molecules as SMILES, or edges with the columns graph, source and target."""
+    frame = read_csv(path)
+    if not is_edge_list(frame):
+        return read_molecules(path, frame, columns)
+    if columns.smiles or columns.targets or columns.group:
+        raise MotifairError(
+            f"{path} has edges, whose columns are graph, source, target and y; leave --smiles, "
+            "--targets and a partition by column out."
+        )
+    return read_edge_list(path, frame, classes=columns.targets is not None), None
 
 
 def from_unclassed(objects: Sequence[Any]) -> GraphSet:
@@ -314,7 +348,7 @@ def _with_classes(graphs: GraphSet, target: Ints) -> GraphSet:
 
 def _with_class_values(graphs: GraphSet) -> GraphSet:
     """Return graphs whose `target` has the classes as they are called in the files."""
-    if graphs.values is not None:
+    if graphs.values is not None or not graphs.class_values:
         return graphs
     return _with_classes(graphs, np.array(graphs.class_values, np.int64)[graphs.target])
 
