@@ -145,12 +145,12 @@ def scaffolds(texts: Sequence[str]) -> list[str]:
         bare = GetScaffoldForMol(Chem.MolFromSmiles(text))  # type: ignore[no-untyped-call]
         return str(Chem.MolToSmiles(bare))
 
-    with _quiet():
+    with quiet():
         return [s for chunk in _chunks(texts, "Scaffolds") for s in map(scaffold, chunk)]
 
 
 def _parse(texts: Sequence[str]) -> Molecules:
-    with _quiet():
+    with quiet():
         return _joined([_chunk(chunk) for chunk in _chunks(texts, "Molecules")])
 
 
@@ -225,7 +225,7 @@ def _chunks(texts: Sequence[str], what: str) -> Iterator[Sequence[str]]:
         yield texts[start : start + CHUNK]
 
 
-def _quiet() -> Any:
+def quiet() -> Any:
     """Keep RDKit from printing a line for each SMILES that it cannot read."""
     from rdkit.rdBase import BlockLogs
 

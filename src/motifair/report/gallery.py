@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from motifair.motifs.fragments import fragment
 from motifair.report.charts import short
 from motifair.report.colours import CURVES
 
@@ -52,12 +53,17 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Card:
-    """A motif, how it looks (None where its key cannot be read) and who has it, in words."""
+    """A motif, how it looks (None where its key cannot be read) and who has it, in words.
+
+    `key` is shortened, `motif` is not; `svg` draws a fragment of a molecule, and is else empty.
+    """
 
     key: str
     drawing: Drawing | None
     owners: str
     title: str
+    motif: str
+    svg: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,8 +77,10 @@ class Group:
     alone: bool = False
 
 
-def gallery(motifs: Mapping[str, Sequence[str]]) -> list[Group]:
+def gallery(motifs: Mapping[str, Sequence[str]], *, molecules: bool = False) -> list[Group]:
     """Group motifs by who has them: one agent alone, some, all.
+
+    Those of `molecules` are shown as fragments, with their SMILES.
 
     >>> groups = gallery({"a": ["bond 0 1", "ring 1 1 2"], "b": ["bond 0 1"]})
     >>> [(group.name, len(group.cards)) for group in groups]
@@ -98,7 +106,8 @@ def gallery(motifs: Mapping[str, Sequence[str]]) -> list[Group]:
         _group("Held by some agents", "Those held by most come first.", shared, owners),
         _group("Held by all agents", "Rings come first: they say more.", common, owners),
     )
-    return [g for g in groups if g.cards]
+    shown = [g for g in groups if g.cards]
+    return [replace(g, cards=tuple(map(_chemical, g.cards))) for g in shown] if molecules else shown
 
 
 def draw(key: str) -> Drawing | None:
@@ -167,7 +176,17 @@ def _group(
 def _card(key: str, owners: Sequence[str], alone: bool) -> Card:
     words = f"only {owners[0]}" if alone else f"{len(owners)} agents"
     names = ", ".join(owners[:20]) + (f" and {len(owners) - 20} more" if len(owners) > 20 else "")
-    return Card(short(key), draw(key), words, f"{key[:200]}: {names}")
+    return Card(short(key), draw(key), words, f"{key[:200]}: {names}", key)
+
+
+def _chemical(card: Card) -> Card:
+    """Show a motif as a fragment of a molecule, if its key is one."""
+    known = fragment(card.motif)
+    if known is None:
+        return card
+    return replace(
+        card, key=short(known.smiles), title=f"{known.smiles}, {card.title}", svg=known.svg
+    )
 
 
 def _telling(key: str) -> tuple[bool, int, str]:

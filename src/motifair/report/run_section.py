@@ -81,7 +81,12 @@ class RunSection:
     @cached_property
     def motifs(self) -> list[Group]:
         """The gallery."""
-        return gallery(self.source.motifs)
+        return gallery(self.source.motifs, molecules=self.molecules)
+
+    @property
+    def molecules(self) -> bool:
+        """Whether the graphs are molecules."""
+        return bool(self.source.config.smiles)
 
     @cached_property
     def facts(self) -> list[Fact]:

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from motifair.errors import MotifairError
 from motifair.extras import require
+from motifair.motifs.fragments import fragment
 from motifair.report.templates import asset, render
 from motifair.report.verdicts import verdict_on_statement
 from motifair.statements.entry import clean_reason, decimal
@@ -100,6 +101,7 @@ def as_html(statement: Statement) -> str:
         rows=[_row(statement, p) for p in statement.rounds],
         instead=_instead(statement),
         motifs=_motifs(statement),
+        fragments=_fragments(statement),
         leaned=statement.leaning,
     )
 
@@ -195,13 +197,19 @@ def _motifs(s: Statement) -> list[str]:
     return [_group(name, motifs) for name, motifs in groups.items()]
 
 
+def _fragments(s: Statement) -> list[tuple[str, str]]:
+    """Return SMILES and drawing of the rarest motifs, if they are of molecules."""
+    shown = [m for m in s.motifs or () if m.smiles][:MOST_MOTIFS]
+    return [(m.smiles, made.svg) for m in shown if (made := fragment(m.key)) is not None]
+
+
 def _group(name: str, motifs: Sequence[Motif]) -> str:
     if not motifs:
         return f"None {name}."
     counts = [m.counts for m in motifs if m.counts is not None]
     counted = "all count" if all(counts) else f"{sum(counts)} of them count"
     how = f" ({counted} as diversity)" if counts else ""
-    keys = ", ".join(m.key for m in motifs[:MOST_MOTIFS])
+    keys = ", ".join(m.name for m in motifs[:MOST_MOTIFS])
     more = len(motifs) - MOST_MOTIFS
     rest = f", and {more} more" if more > 0 else ""
     return f"{len(motifs)} {name}{how}: {keys}{rest}."

@@ -16,6 +16,7 @@ import torch
 from motifair.errors import MotifairError
 from motifair.mechanism.payoff import shapley_payoff
 from motifair.mechanism.settlement import Share, apportion, to_pico
+from motifair.motifs.fragments import fragment
 from motifair.statements.accounts import Accounts
 from motifair.statements.attribution import ValueAttribution, ValueParts, valued_by
 from motifair.statements.entry import AgreedTerms, Entry, Line, decimal
@@ -74,12 +75,19 @@ class Payment:
 @dataclass(frozen=True)
 class Motif:
     """A motif of the member, the number of other members that have it, and whether it counts as
-    diversity (None where that has no weight).
+    diversity (None where that has no weight). `smiles` is that of a fragment of molecules, else
+    empty.
     """
 
     key: str
     others: int
     counts: bool | None
+    smiles: str = ""
+
+    @property
+    def name(self) -> str:
+        """How the motif is called: by its SMILES, or else by its key."""
+        return self.smiles or self.key
 
 
 @dataclass(frozen=True)
@@ -459,6 +467,9 @@ def _motifs(
     others = [set(keys) for name, keys in motifs.items() if name != agent]
     holders = {key: sum(key in keys for keys in others) for key in motifs[agent]}
     ordered = sorted(holders, key=lambda key: (holders[key], len(key), key))
+    known = {key: fragment(key) for key in ordered if terms.config.get("smiles")}
+    smiles = {key: found.smiles for key, found in known.items() if found is not None}
     return tuple(
-        Motif(key, holders[key], holders[key] + 1 >= needed if weighs else None) for key in ordered
+        Motif(k, holders[k], holders[k] + 1 >= needed if weighs else None, smiles.get(k, ""))
+        for k in ordered
     )
