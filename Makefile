@@ -10,7 +10,7 @@ JOBS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint bench clean
+.PHONY: help demo test test-all lint docs bench clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -44,9 +44,12 @@ lint: $(DEV)  ## style, types, import direction
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(DEV)  ## the documentation as pages in site/, its notebooks run; `python3 -m http.server -d site` for the search
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
 bench: $(BASE)  ## the time of a round against a naive loop and the GEMM bound
 	$(BIN)/motifair bench --device cpu
 
 clean:  ## remove what make made
-	rm -rf $(VENV) runs build dist bench.json agents.png .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) runs build dist site bench.json agents.png .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

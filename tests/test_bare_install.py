@@ -1,4 +1,4 @@
-"""What a plain `pip install .` gives: README works, and what needs an extra names it."""
+"""What a plain `pip install .` gives: README, guides and tutorial run; extras are named."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ from motifair.graphs.tu import write_tu
 
 README = (ROOT / "README.md").read_text()
 SIMULATION, BETWEEN_MACHINES = README.split("## Between machines")
+GUIDES = "".join((ROOT / "docs" / f"{name}.md").read_text() for name in ("experiments", "graphs"))
+TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
 SMALL = {
     "run": ["--rounds", "2", "--quiet", "--data-dir", "data"],
     "compare": ["--rounds", "2", "--quiet", "--data-dir", "data"],
@@ -73,7 +75,7 @@ def commands(text: str) -> Iterator[list[str]]:
 
 
 def small(words: list[str]) -> list[str]:
-    """Return a command of README with fewer rounds, splits and methods, on a smaller dataset; the
+    """Return a command with fewer rounds, splits and methods, on a smaller dataset; the
     ablation is a study of a third as many methods as Table 2.
     """
     text = " ".join([*words, *SMALL.get(words[0], [])]).replace("runs/...", "runs/first")
@@ -83,7 +85,22 @@ def small(words: list[str]) -> list[str]:
     return text.replace("--methods all", "--methods fedavg,motifair").split()
 
 
-def test_readme_up_to_the_federation_runs_without_extras(
+@pytest.mark.slow
+def test_the_tutorial_runs_as_written_without_extras(bare: Bare, tmp_path: Path) -> None:
+    """In the order in which it stands there."""
+    for kind, code in re.findall(r"```(console|python)\n(.*?)```", TUTORIAL, re.DOTALL):
+        if kind == "console":
+            given = list(commands(f"```console\n{code}```"))
+            for words, (ended, printed) in zip(given, bare.commands(given, tmp_path), strict=True):
+                assert ended == 0, f"{words}\n{printed}"
+        else:
+            done = bare.run("-c", code, cwd=tmp_path)
+            assert done.returncode == 0, f"{code}\n{done.stderr}"
+    assert (tmp_path / "runs" / "demo" / "report.html").exists()
+    assert (tmp_path / "agent-02.html").exists()
+
+
+def test_readme_and_guides_up_to_the_federation_run_without_extras(
     bare: Bare, data_dir: Path, mutag: GraphSet
 ) -> None:
     (bare.folder / "data").mkdir()
@@ -92,7 +109,7 @@ def test_readme_up_to_the_federation_runs_without_extras(
             (bare.folder / "data" / path.name).symlink_to(path)
     for name, first in (("bank-a", 0), ("bank-b", 60), ("lab", 120)):
         write_tu(mutag.select(np.arange(first, first + 60)), bare.folder / name)
-    first, *others = [small(words) for words in commands(SIMULATION)]
+    first, *others = [small(words) for words in commands(SIMULATION + GUIDES)]
     statement = ["statement", "--run", "runs/first", "--agent", "agent-03", "--out"]
     given = [
         [*first, "--out", "runs/first"],
@@ -106,7 +123,7 @@ def test_readme_up_to_the_federation_runs_without_extras(
         assert f"'.[{extra}]'" in printed or not extra
     assert (bare.folder / "s.html").exists()
     assert not (bare.folder / "s.pdf").exists()
-    for code in re.findall(r"```python\n(.*?)```", SIMULATION, re.DOTALL):
+    for code in re.findall(r"```python\n(.*?)```", SIMULATION + GUIDES, re.DOTALL):
         ended = bare.run("-c", code.replace("rounds=10", "rounds=2"))
         assert ended.returncode == 0, f"{code}\n{ended.stderr}"
 
@@ -163,7 +180,7 @@ def test_modules_are_asked_for_by_the_extra_that_brings_them(extra: str) -> None
 
 
 def test_every_extra_of_users_is_known() -> None:
-    assert {*MODULES, "dev"} == set(PROJECT["optional-dependencies"])
+    assert {*MODULES, "docs", "dev"} == set(PROJECT["optional-dependencies"])
 
 
 def test_readme_installs_what_its_federation_uses() -> None:

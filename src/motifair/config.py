@@ -385,17 +385,13 @@ class Config:
     def to_json(self) -> dict[str, Any]:
         """Return all options as values that JSON can hold, infinity as `"inf"`.
 
-        `scenario`, `smiles` and `targets` only where they are set, `bounded` only where it is read
-        and not as in profile `paper`: the digests of other configurations, with their checkpoints,
-        stay the same.
+        `scenario` only where there is one, `bounded` only where it is read and not as in profile
+        `paper`: the digests of other configurations, with their checkpoints, stay the same.
         """
         values = {**asdict(self), **dict(self.component_options)}
         del values["component_options"]
         if self.scenario == "none":
             del values["scenario"]
-        for name in ("smiles", "targets"):
-            if not values[name]:
-                del values[name]
         if not self._reads_bounded() or (self.profile == "paper" and not self.bounded):
             del values["bounded"]
         return {k: ("inf" if v == math.inf else v) for k, v in values.items()}
@@ -408,15 +404,21 @@ class Config:
     def digest(self) -> str:
         """Return a short hash of this configuration.
 
-        Without `edges`, `task` and `metric` where they say what was before there were these
-        options: edges ignored, and the accuracy of classes.
+        Without `edges`, `task`, `metric`, `smiles` and `targets` where they say what was before
+        there were these options: edges ignored, the accuracy of classes, no molecules.
         """
         values = {k: v for k, v in self.to_json().items() if v not in _LATER.get(k, ())}
         text = json.dumps(values, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-_LATER = {"edges": ("ignore",), "task": ("auto", "classes"), "metric": ("auto", "accuracy")}
+_LATER = {
+    "edges": ("ignore",),
+    "task": ("auto", "classes"),
+    "metric": ("auto", "accuracy"),
+    "smiles": ("",),
+    "targets": ("",),
+}
 
 PROFILES: Mapping[str, Mapping[str, Any]] = {
     "paper": {},
