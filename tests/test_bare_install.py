@@ -44,6 +44,7 @@ NEED_EXTRAS = [
     ("federation stop --kit kit", "federation"),
     ("federation run", "federation"),
     ("federation status", "federation"),
+    ("federation me --kit kit", "federation"),
     ("federation privacy", "federation"),
     ("federation demo", "federation"),
     ("ledger verify --ledger ledger.sqlite", "ledger"),

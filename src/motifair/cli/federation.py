@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from motifair.cli import complete
+from motifair.cli.member import me
 from motifair.cli.shared import Json
 from motifair.errors import MotifairError
 from motifair.extras import require
@@ -30,6 +31,7 @@ server = typer.Typer(no_args_is_help=True, help="The server of a federation.")
 agent = typer.Typer(no_args_is_help=True, help="A member's agent.")
 app.add_typer(server, name="server")
 app.add_typer(agent, name="agent")
+app.command()(me)
 
 Folder = Annotated[Path, typer.Option("--folder", help="The operator's folder.")]
 Kit = Annotated[Path, typer.Option(help="The member's startup kit.")]

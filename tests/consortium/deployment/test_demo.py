@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from consortium import motifair, motifair_here
 from motifair.consortium.agent_process import state_of
 from motifair.consortium.demo import RUN, graphs_of
 from motifair.consortium.operator_folder import OperatorFolder
+from motifair.errors import MotifairError
 from motifair.export import load_model, predict
 from motifair.graphs.read import read_graphs
 
@@ -77,3 +79,54 @@ def test_all_processes_of_the_demo_are_gone(result: dict[str, object], folder: P
     assert about["finished"] is True
     assert about["running here"] == []
     assert about["members"] == dict.fromkeys(NAMES, "present")
+
+
+def test_a_member_sees_its_rounds_pay_and_worth_from_its_kit_and_writes_nothing(
+    result: dict[str, object], folder: Path, tmp_path: Path
+) -> None:
+    operator = OperatorFolder(folder)
+    kit, name = operator.kit(NAMES[1]), NAMES[1]
+    before = {p: p.stat().st_mtime_ns for p in state_of(kit).rglob("*")}
+    out = tmp_path / "mine.html"
+    words = ("--ledger", operator.ledger, "--graphs", graphs_of(operator, name), "--out", out)
+    about = json.loads(motifair_here("federation", "me", "--kit", kit, *words, "--json"))
+    assert (about["member"], about["run"], about["answered"]) == (name, RUN, 3)
+    assert about["heads"][-1]["hash"] == about["ledger"]["head"] == result["head"]
+    (paid,) = [row for row in result["members"] if row["agent"] == name]  # type: ignore[attr-defined]
+    assert about["statement"]["payoff"] == paid["balance"]
+    # What the agent itself reported at the end, on the same test graphs.
+    assert about["worth"]["together"] == pytest.approx(paid["accuracy"])
+    assert name in out.read_text()
+    assert {p: p.stat().st_mtime_ns for p in state_of(kit).rglob("*")} == before
+    said = motifair_here("federation", "me", "--kit", kit, *words[:4])
+    assert "Only you see this." in said
+    assert f"You were paid {paid['balance']}" in said
+
+
+def test_a_member_refuses_a_ledger_that_is_not_the_one_it_was_told_of(
+    result: dict[str, object], folder: Path, tmp_path: Path
+) -> None:
+    kit = OperatorFolder(folder).kit(NAMES[1])
+    state = tmp_path / "state"
+    shutil.copytree(state_of(kit), state)
+    heads = (state / "heads.jsonl").read_text()
+    (state / "heads.jsonl").write_text(heads.replace(str(result["head"]), "0" * 64))
+    words = ("--kit", kit, "--state", state, "--ledger", OperatorFolder(folder).ledger)
+    with pytest.raises(MotifairError, match="is not the one that agent-01 was told of"):
+        motifair_here("federation", "me", *words)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--out", "s.html"), "needs a copy of the ledger"),
+        (("--state", "nowhere"), "no rounds of agent-01"),
+        (("--run", "other"), "took part in demo, not in other"),
+    ],
+)
+def test_what_a_member_asks_wrongly_is_said(
+    result: dict[str, object], folder: Path, words: tuple[str, ...], said: str
+) -> None:
+    kit = OperatorFolder(folder).kit(NAMES[1])
+    with pytest.raises(MotifairError, match=said):
+        motifair_here("federation", "me", "--kit", kit, *words)
