@@ -23,7 +23,7 @@ NO_TABLE = {
 }  # fmt: skip
 # These take a federation of real processes or minutes; their own tests read their JSON.
 ELSEWHERE = {
-    "federation run", "federation status", "federation privacy", "federation demo",
+    "federation run", "federation status", "federation privacy", "federation demo", "federation me",
     "ledger audit", "ledger verify", "ledger balance", "ledger entries", "bench", "paper",
     "predict", "report", "statement", "dashboard",
 }  # fmt: skip
