@@ -35,12 +35,12 @@ def read_deployed(folder: Path, run: str | None = None) -> Source:
         verdict=verdict,
         graphs={j.name: j.graphs for j in roster},
         motifs={j.name: j.motifs for j in roster},
-        accuracy=_accuracy(path),
+        accuracy=read_accuracy(path),
     )
 
 
-def _accuracy(path: Path) -> dict[str, float]:
-    """Return the final accuracies of a finished run."""
+def read_accuracy(path: Path) -> dict[str, float]:
+    """Return the final accuracies of a finished run from its result; none if there is no result."""
     if not path.exists():
         return {}
     with damaged_files(path.parent):

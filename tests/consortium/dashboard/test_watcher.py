@@ -14,6 +14,8 @@ from motifair.consortium.dashboard import watcher as feed_module
 from motifair.consortium.dashboard.curves import curves_of
 from motifair.consortium.dashboard.watcher import Watcher
 from motifair.consortium.store.ledger import open_ledger
+from motifair.report.colours import LIGHT
+from motifair.report.figures import look as look_of
 from motifair.statements.verification import verify_run
 
 
@@ -212,3 +214,63 @@ def test_a_folder_is_found_by_looking_it_up(tmp_path: Path) -> None:
     assert "../secret" in watcher.views
     assert watcher.folder("../secret") is None
     assert feed_module.PAUSE <= 1
+
+
+def test_a_pause_is_explained_by_name_to_the_operator_and_by_number_to_members(
+    tmp_path: Path,
+) -> None:
+    place, folder, now = str(tmp_path / "ledger.sqlite"), tmp_path / "runs" / "live", time.time()
+    Writer(place).round()
+    watcher = Watcher(place, tmp_path)
+    moment(folder, answered={"bank-a": now})
+    assert look(watcher).views["live"].detail.pause == ""
+    moment(folder, answered={"bank-a": now}, deadline_at=now - 1)
+    view = look(watcher).views["live"]
+    assert view.detail.pause.endswith("2 uploads; no answer yet from bank-b, bank-c, bank-d.")
+    assert view.pause.endswith("2 uploads; no answer yet from 3 members.")
+    moment(folder, written_at=now - 3600)
+    view = look(watcher).views["live"]
+    assert "server start" in view.detail.pause == view.pause
+
+
+def test_the_time_left_is_that_of_the_rounds_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = str(tmp_path / "ledger.sqlite")
+    writer = Writer(place)
+    writer.round()
+    watcher = Watcher(place, tmp_path)
+    clock = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: clock)
+    moment(tmp_path / "live")
+    assert look(watcher).views["live"].detail.summary.left is None
+    for _ in range(2):
+        writer.round()
+        clock += 3.0
+        look(watcher)
+    assert watcher.views["live"].detail.summary.left == 3 * (500 - 3)
+    moment(tmp_path / "live", written_at=time.time() - 3600)
+    assert look(watcher).views["live"].detail.summary.left is None
+
+
+def test_what_members_reported_at_the_end_is_shown_and_rubbish_is_not(tmp_path: Path) -> None:
+    place = str(tmp_path / "ledger.sqlite")
+    Writer(place).round()
+    watcher = Watcher(place, tmp_path)
+    (tmp_path / "live").mkdir()
+    (tmp_path / "live" / "result.json").write_text('{"accuracy": {"bank-a": 0.75}}')
+    rows = look(watcher).views["live"].detail.agents
+    assert [row.accuracy for row in rows] == [0.75, None, None, None]
+    assert max(row.received or 0 for row in rows) == 1
+    (tmp_path / "live" / "result.json").write_text("{nonsense")
+    assert look(watcher).views["live"].detail.agents[0].accuracy is None
+    assert watcher.problem == ""
+
+
+def test_curves_look_as_in_the_report(tmp_path: Path) -> None:
+    place = str(tmp_path / "ledger.sqlite")
+    Writer(place).round()
+    drawn = curves_of(look(Watcher(place)).views["live"].index, 500).curves
+    styles = [look_of(k) for k in range(4)]
+    assert [c.light for c in drawn] == [LIGHT[s.colour] for s in styles]
+    assert [c.dash for c in drawn] == [s.dash for s in styles]

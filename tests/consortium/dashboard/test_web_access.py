@@ -36,6 +36,7 @@ MATRIX = [  # path, who has no token, bank-a, the operator
     ("/api/runs/none", 401, 404, 404),
     (f"/api/runs/{RUN}/curves", 401, 200, 200),
     (f"/api/runs/{RUN}/entries", 401, 200, 200),
+    (f"/api/runs/{RUN}/rounds.csv", 401, 200, 200),
     (f"/api/runs/{RUN}/entries/2", 401, 403, 200),
     (OWN, 401, 200, 200),
     (OTHERS, 401, 403, 200),

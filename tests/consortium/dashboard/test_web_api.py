@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +27,7 @@ PATHS = [
     "/api/runs",
     f"/api/runs/{RUN}",
     f"/api/runs/{RUN}/curves",
+    f"/api/runs/{RUN}/rounds.csv",
     f"/api/runs/{RUN}/entries",
     f"/api/runs/{RUN}/entries/3",
     *(f"/api/runs/{RUN}/statements/bank-a?format={form}" for form in Form),
@@ -121,7 +124,8 @@ def test_what_does_not_fit_is_named(place: str) -> None:
         assert "entry 2, round 2, bank-b" in asking.get("/").text
         page = asking.get(f"/runs/{RUN}").text
         assert "✗ does not fit" in page
-        assert asking.get(f"/api/runs/{RUN}/statements/bank-a").status_code == 409
+        for path in ("statements/bank-a", "rounds.csv"):
+            assert asking.get(f"/api/runs/{RUN}/{path}").status_code == 409
 
 
 @pytest.mark.parametrize("form", list(Form))
@@ -134,6 +138,18 @@ def test_statements_are_files_to_download(asking: TestClient, form: Form) -> Non
         assert answer.content.startswith(b"%PDF")
     assert asking.get(f"/api/runs/{RUN}/statements/bank-x?format={form}").status_code == 404
     assert asking.get(f"/api/runs/{RUN}/statements/bank-c?format=exe").status_code == 422
+
+
+def test_all_rounds_can_be_downloaded_and_say_what_the_ledger_says(asking: TestClient) -> None:
+    answer = asking.get(f"/api/runs/{RUN}/rounds.csv")
+    assert answer.headers["content-disposition"] == f'attachment; filename="{RUN}.csv"'
+    found = [(int(row["round"]), row["agent"], row["payoff"]) for row in read_csv(answer.text)]
+    lines = [(entry.round, x) for entry in books.make_run(rounds=8) for x in entry.lines]
+    assert found == [(round_, x.agent, f"{x.payoff / 100:.2f}") for round_, x in lines]
+
+
+def read_csv(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
 
 
 def test_names_from_the_ledger_are_text_and_nothing_else(tmp_path: Path) -> None:

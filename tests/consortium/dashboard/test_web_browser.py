@@ -57,6 +57,8 @@ def test_a_run_that_goes_on_is_seen_without_a_reload(browser: Any, place: str) -
         page.evaluate("window.mark = 'the same page'")
         drawn(page, 1)
         assert page.evaluate(LINES) == 4
+        assert not page.locator("[data-part=ledger]").is_visible()
+        page.locator("details.ledger summary").click()
         for absent in ((), ("bank-c",)):
             writer.round(absent)
             shows(page, writer.accounts.round)
@@ -193,6 +195,7 @@ def test_everything_can_be_reached_by_keyboard(browser: Any, tmp_path: Path) -> 
         page.keyboard.press("Tab")
         page.keyboard.press("Enter")
         page.wait_for_url("**/runs/live")
+        page.locator("details.ledger summary").press("Enter")
         seen = set()
         for _ in range(60):
             page.keyboard.press("Tab")
@@ -222,6 +225,25 @@ def test_it_fits_a_phone_in_light_and_dark(browser: Any, tmp_path: Path, scheme:
         assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 24, 31)"}[scheme]
         ink = page.evaluate("document.getElementById('value-curve').layout.font.color")
         assert ink == {"light": "#1c2430", "dark": "#e7ebf0"}[scheme]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_violation(browser: Any, tmp_path: Path, scheme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    place = str(tmp_path / "ledger.sqlite")
+    books.write(place, books.make_run())
+    with served(place) as at:
+        # The pages' own policy forbids the script that examines them.
+        context = browser.new_context(base_url=at, bypass_csp=True, color_scheme=scheme)
+        page = context.new_page()
+        for path in ("/", f"/runs/{books.RUN}"):
+            page.goto(path)
+            if "runs" in path:
+                drawn(page, 6)
+                page.locator("details.ledger summary").click()
+            found = axe.Axe().run(page)
+            assert found.violations_count == 0, found.generate_report()
+        context.close()
 
 
 def test_it_can_be_read_without_scripts(browser: Any, tmp_path: Path) -> None:

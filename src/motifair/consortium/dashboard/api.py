@@ -9,6 +9,7 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Annotated, Any
 
+import pandas as pd
 from fastapi import APIRouter, HTTPException, Path, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import Response, StreamingResponse
@@ -24,13 +25,14 @@ from motifair.consortium.dashboard.dependencies import (
 )
 from motifair.consortium.dashboard.views import Curves, Detail, Page, Summary
 from motifair.consortium.dashboard.watcher import View
-from motifair.consortium.store.export import to_json
+from motifair.consortium.store.export import line_row, to_json
 from motifair.errors import MotifairError
 from motifair.statements.entry import LARGEST
 
 BEAT = 15.0  # seconds between comments that keep a stream open in proxies
 STREAMS = 500
 JSON = "application/json"
+UNFIT = "The ledger does not fit, so nothing can be paid by it."
 
 api = APIRouter(prefix="/api", responses=PROBLEMS)
 
@@ -110,6 +112,35 @@ async def curves(
     return Response(made, media_type=JSON)
 
 
+@both(
+    api,
+    "/runs/{run}/rounds.csv",
+    response_class=Response,
+    responses={200: {"content": {"text/csv": {}}}, 409: {"description": UNFIT}},
+)
+async def rounds_csv(run: Run, context: ContextDep, viewer: ViewerDep) -> Response:
+    """All rounds as CSV, a row for each agent; an agent gets its own rows."""
+    view = context.view(run)
+    if not view.detail.summary.fits:
+        raise HTTPException(409, UNFIT)
+
+    def make() -> str:
+        entries = _from_ledger(lambda: context.watcher.entries(run))
+        terms = view.index.verification.books.agreed
+        rows = (
+            line_row(entry, line, terms, str)
+            for entry in entries
+            for line in entry.lines
+            if viewer.may_see(line.agent)
+        )
+        return pd.DataFrame(rows).to_csv(index=False)
+
+    made = await run_in_threadpool(
+        context.documents.get, (run, viewer, "csv"), (id(view.index), view.entries), make
+    )
+    return Response(made, media_type="text/csv; charset=utf-8", headers=_attached(f"{run}.csv"))
+
+
 @both(api, "/runs/{run}/entries", response_model=Page)
 async def entries(
     run: Run, context: ContextDep, viewer: ViewerDep, page: PageNumber = 1, size: Size = 25
@@ -136,7 +167,7 @@ async def entry(run: Run, number: Number, context: ContextDep, viewer: ViewerDep
     response_class=Response,
     responses={
         200: {"content": {kind.partition(";")[0]: {} for kind in TYPES.values()}},
-        409: {"description": "The ledger does not fit."},
+        409: {"description": UNFIT},
     },
 )
 async def statement(
@@ -153,11 +184,16 @@ async def statement(
     if agent not in view.index.series:
         raise HTTPException(404, "There is no such agent in this run.")
     if not view.detail.summary.fits:
-        raise HTTPException(409, "The ledger does not fit, so there are no statements.")
+        raise HTTPException(409, UNFIT)
     content = await run_in_threadpool(_statement, context, view, agent, format)
-    name = re.sub(r"[^A-Za-z0-9._-]", "_", f"{run}-{agent}")
-    about = {"Content-Disposition": f'attachment; filename="{name}.{format}"'}
+    about = _attached(f"{run}-{agent}.{format}")
     return Response(content, media_type=TYPES[format], headers=about)
+
+
+def _attached(name: str) -> dict[str, str]:
+    """Return the header that has a browser save an answer under a name."""
+    plain = re.sub(r"[^A-Za-z0-9._-]", "_", name)
+    return {"Content-Disposition": f'attachment; filename="{plain}"'}
 
 
 def _from_ledger(read: Callable[[], Any]) -> Any:

@@ -7,6 +7,8 @@ import numpy as np
 from motifair.consortium.dashboard.run_index import RunIndex, Series
 from motifair.consortium.dashboard.views import Curve, Curves
 from motifair.report.charts import thin
+from motifair.report.colours import DARK, LIGHT
+from motifair.report.figures import look
 
 ALL = 12  # agents that can be told apart in one picture
 MOST = 60  # curves in one picture
@@ -30,15 +32,21 @@ def curves_of(index: RunIndex, points: int, agent: str | None = None) -> Curves:
         run=index.run,
         currency=terms.currency if terms else "",
         agents=len(terms.members) if terms else 0,
-        curves=[_curve(name, known[name], name in marked, points) for name in shown],
+        curves=[
+            _curve(k, name, known[name], name in marked, points) for k, name in enumerate(shown)
+        ],
     )
 
 
-def _curve(name: str, series: Series, marked: bool, points: int) -> Curve:
+def _curve(k: int, name: str, series: Series, marked: bool, points: int) -> Curve:
+    style = look(k)
     at = thin(np.array(series.values[: len(series.rounds)]), points).tolist()
     return Curve(
         agent=name,
         marked=marked,
+        light=LIGHT[style.colour],
+        dark=DARK[style.colour],
+        dash=style.dash if marked else "solid",
         rounds=[series.rounds[k] for k in at],
         value=[round(series.values[k], 6) for k in at],
         paid=[round(series.paid[k], 6) for k in at],

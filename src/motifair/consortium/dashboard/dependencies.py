@@ -68,7 +68,7 @@ class AppContext:
         view = self.view(run)
         if viewer.agent is None:
             return view.detail
-        return for_agent(view.detail, view.finding, viewer.agent)
+        return for_agent(view.detail, view.finding, view.pause, viewer.agent)
 
     def summaries(self, viewer: Viewer) -> list[Summary]:
         """Return all runs in one row each."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from motifair.consortium.dashboard.views import Row
 from motifair.statements.entry import GENESIS, Entry, Line, decimal
+from motifair.statements.explanations import alignment_kind
 from motifair.statements.verification import Head, Mismatch, Verification
 
 
@@ -25,7 +26,8 @@ class RunIndex:
     """What the dashboard keeps of a run: curves, a row for each entry, the lines of the last round.
 
     Entries after the first that does not verify have a row and count nowhere else. `missed` is how
-    many rounds in a row an agent has been absent, `seen_in` the round in which it was last present.
+    many rounds in a row an agent has been absent, `seen_in` the round in which it was last present,
+    `aligned` what the alignments under the present terms are.
     """
 
     def __init__(self, run: str, heads: Iterable[Head] = ()) -> None:
@@ -36,6 +38,7 @@ class RunIndex:
         self.last: dict[str, Line] = {}
         self.missed: dict[str, int] = {}
         self.seen_in: dict[str, int] = {}
+        self.aligned = "alignment"
         self.settled = 0  # units that settled rounds paid
         self.read: Head = (-1, GENESIS)  # the last entry that was read, verified or not
 
@@ -43,6 +46,8 @@ class RunIndex:
         """Add an entry."""
         try:
             fits = self.verification.take(entry)
+            if fits and entry.kind == "terms":
+                self.aligned = alignment_kind(self.verification.books.agreed)
         except Exception as error:  # the database can hold anything in its cells
             self._stop(entry.number, error)
             fits = False

@@ -20,6 +20,26 @@ def state_of(index: RunIndex, moment: ExchangeStatus | None, now: float) -> RunS
     return "running" if now - moment.written_at < SILENT else "standing"
 
 
+def pause_of(
+    index: RunIndex, moment: ExchangeStatus | None, state: RunState, now: float, *, names: bool
+) -> str:
+    """Say why nothing goes on, and what to do; '' where something does, or where it is unknown.
+
+    Whom the server waits for is said by name, or else by number.
+    """
+    if state == "standing":
+        return (
+            "The server is not at work. Start it again with motifair federation server start, then "
+            "motifair federation run: it continues after the last round."
+        )
+    if state != "running" or moment is None or not moment.open or now <= moment.deadline_at:
+        return ""
+    terms, missing = index.verification.books.terms, sorted({*moment.asked} - {*moment.answered})
+    who = ", ".join(missing) if names else f"{len(missing)} members"
+    quorum = f"{terms.quorum} uploads" if terms else "its quorum"
+    return f"The deadline is over, and the round waits for {quorum}; no answer yet from {who}."
+
+
 def status_of(
     agent: str, index: RunIndex, moment: ExchangeStatus | None, state: RunState, now: float
 ) -> AgentStatus:

@@ -25,7 +25,8 @@ class Summary(_Frozen):
 
     `paid` is what its settled rounds paid to all agents. `fits` says whether all entries verify,
     `finding` names the first that does not, `checked_at` is when the whole chain was last read.
-    `state` is `open` where it is unknown when the server was last running.
+    `state` is `open` where it is unknown when the server was last running. `left` is
+    estimated: seconds until the last round, by the rounds that the dashboard saw, or None.
     """
 
     run: str
@@ -43,13 +44,16 @@ class Summary(_Frozen):
     fits: bool
     finding: str
     checked_at: datetime
+    left: int | None = None
 
 
 class Agent(_Frozen):
     """A member: its status, when it was last seen, its value and what it was paid in all.
 
     `seen_at` is known only where the folder of runs is, `seen_in` is the last round in which it
-    was present. `outcome` and `reason` are those of the last round.
+    was present. `outcome` and `reason` are those of the last round, as are `alignment`
+    (or coverage) and `received`, the share of the update that it was given. `accuracy` is that of
+    its model on its own test graphs, which it reports after the last round.
     """
 
     agent: str
@@ -59,6 +63,9 @@ class Agent(_Frozen):
     outcome: str
     reason: str
     value: float | None
+    alignment: float | None
+    received: float | None
+    accuracy: float | None
     payoff: str
     paid: str
 
@@ -76,12 +83,15 @@ class OpenExchange(_Frozen):
 class Detail(_Frozen):
     """One run: its agents, how many have which status, and what the server is waiting for.
 
-    An agent sees only itself in `agents`.
+    `pause` says why nothing goes on, where that is so. `aligned` is what alignments are called:
+    alignment or coverage. An agent sees only itself in `agents`.
     """
 
     summary: Summary
     counts: dict[AgentStatus, int]
     exchange: OpenExchange | None
+    pause: str
+    aligned: str
     agents: list[Agent]
 
 
@@ -108,10 +118,13 @@ class Page(_Frozen):
 
 
 class Curve(_Frozen):
-    """An agent's value and what it was paid so far, by round."""
+    """An agent's value and what it was paid so far, by round; colours and dash are the report's."""
 
     agent: str
     marked: bool
+    light: str
+    dark: str
+    dash: str
     rounds: list[int]
     value: list[float]
     paid: list[float]
@@ -132,10 +145,11 @@ class Problem(_Frozen):
     detail: str
 
 
-def for_agent(detail: Detail, finding: Mismatch | None, agent: str) -> Detail:
-    """Return what an agent may see of a run: its own row, and what is public."""
+def for_agent(detail: Detail, finding: Mismatch | None, pause: str, agent: str) -> Detail:
+    """Return what an agent may see of a run: its own row, and what is public (`pause`)."""
     return detail.model_copy(
         update={
+            "pause": pause,
             "summary": public(detail.summary, finding, agent),
             "agents": [row for row in detail.agents if row.agent == agent],
         }

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,9 +18,18 @@ from functools import partial
 from pathlib import Path
 
 from motifair.consortium.dashboard.run_index import RunIndex
-from motifair.consortium.dashboard.status import state_of, status_of
-from motifair.consortium.dashboard.views import Agent, AgentStatus, Detail, OpenExchange, Summary
+from motifair.consortium.dashboard.status import pause_of, state_of, status_of
+from motifair.consortium.dashboard.views import (
+    Agent,
+    AgentStatus,
+    Detail,
+    OpenExchange,
+    RunState,
+    Summary,
+)
 from motifair.consortium.live import LIVE, ExchangeStatus, read_exchange_status
+from motifair.consortium.rounds import RESULT
+from motifair.consortium.source import read_accuracy
 from motifair.consortium.store.ledger import Ledger, open_ledger
 from motifair.errors import MotifairError
 from motifair.statements.entry import Entry, decimal
@@ -31,17 +40,21 @@ logger = logging.getLogger(__name__)
 PAUSE = 0.5  # seconds between two polls
 AGAIN = 60.0  # seconds between two readings of everything, at least
 SHARE = 50  # and at least so many times as long as such a reading takes
+PACE = 20  # rounds by which the time left is estimated
 
 Open = Callable[[], Ledger]
 
 
 @dataclass(frozen=True)
 class View:
-    """A run as of one poll; `version` changes whenever anything else does."""
+    """A run as of one poll; `version` changes whenever anything else does. `pause` is that of
+    `detail` for members, without names.
+    """
 
     version: int
     detail: Detail
     finding: Mismatch | None
+    pause: str
     index: RunIndex
     entries: int
 
@@ -62,6 +75,7 @@ class Watcher:
         self._indexes: dict[str, RunIndex] = {}
         self._whole_at, self._whole_took = -AGAIN, 0.0
         self._checked_at = datetime.now(UTC)
+        self._paces: dict[str, deque[tuple[int, float]]] = {}
         self._changed = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -172,13 +186,26 @@ class Watcher:
         for run, index in sorted(self._indexes.items()):
             folder = folders.get(run)
             moment = None if folder is None else read_exchange_status(folder / LIVE)
-            view = _view(index, moment, now, self._checked_at)
+            state, accuracy = state_of(index, moment, now), _accuracy(folder)
+            left = self._left(index, state)
+            view = _view(index, moment, state, now, accuracy, self._checked_at, left)
             old = self.views.get(run)
             if old is None or replace(view, version=old.version) != old:
                 self.version += 1
                 old = replace(view, version=self.version)
             views[run] = old
         self.views = views
+
+    def _left(self, index: RunIndex, state: RunState) -> int | None:
+        """Estimate the seconds until the last round, by the rounds that were seen to be settled."""
+        books = index.verification.books
+        pace = self._paces.setdefault(index.run, deque(maxlen=PACE + 1))
+        if not pace or pace[-1][0] != books.round:
+            pace.append((books.round, time.monotonic()))
+        (first, began), (last, ended) = pace[0], pace[-1]
+        if state != "running" or last <= first or books.terms is None:
+            return None
+        return round((ended - began) / (last - first) * (books.terms.rounds - last))
 
     def _folders(self) -> dict[str, Path]:
         """Return the folders of runs by name, of an operator's folder or of its runs/."""
@@ -212,23 +239,52 @@ def _reading(index: RunIndex) -> Iterator[None]:
         index.broken(error)
 
 
-def _view(index: RunIndex, moment: ExchangeStatus | None, now: float, checked_at: datetime) -> View:
-    books, verdict = index.verification.books, index.verification.verdict
-    terms, state = books.terms, state_of(index, moment, now)
-    digits = terms.digits if terms else 0
+def _accuracy(folder: Path | None) -> Mapping[str, float]:
+    """Return the accuracies that members reported at the end; none if they cannot be read."""
+    with suppress(MotifairError):
+        return {} if folder is None else read_accuracy(folder / RESULT)
+    return {}
+
+
+def _view(
+    index: RunIndex,
+    moment: ExchangeStatus | None,
+    state: RunState,
+    now: float,
+    accuracy: Mapping[str, float],
+    checked_at: datetime,
+    left: int | None,
+) -> View:
+    verdict, terms = index.verification.verdict, index.verification.books.terms
     members = sorted(terms.members) if terms else []
     agents = [
-        _agent(name, index, moment, status_of(name, index, moment, state, now), digits)
+        _agent(name, index, moment, status_of(name, index, moment, state, now), accuracy)
         for name in members
     ]
     counts: Counter[AgentStatus] = Counter(row.status for row in agents)
-    summary = Summary(
+    detail = Detail(
+        summary=_summary(index, state, checked_at, left),
+        counts=dict(counts),
+        exchange=_exchange(moment) if moment and moment.open and state == "running" else None,
+        pause=pause_of(index, moment, state, now, names=True),
+        aligned=index.aligned,
+        agents=agents,
+    )
+    public = pause_of(index, moment, state, now, names=False)
+    return View(0, detail, verdict.finding, public, index, len(index.rows))
+
+
+def _summary(index: RunIndex, state: RunState, checked_at: datetime, left: int | None) -> Summary:
+    books, verdict = index.verification.books, index.verification.verdict
+    terms = books.terms
+    digits = terms.digits if terms else 0
+    return Summary(
         run=index.run,
         method=terms.method if terms else "",
         state=state,
         round=books.round,
         rounds=terms.rounds if terms else 0,
-        members=len(members),
+        members=len(terms.members) if terms else 0,
         present=sum(line.status == "present" for line in index.last.values()),
         currency=terms.currency if terms else "",
         budget=decimal(terms.budget if terms else 0, digits),
@@ -238,16 +294,21 @@ def _view(index: RunIndex, moment: ExchangeStatus | None, now: float, checked_at
         fits=verdict.fits,
         finding="" if verdict.finding is None else str(verdict.finding),
         checked_at=checked_at.replace(microsecond=0),
+        left=left,
     )
-    exchange = _exchange(moment) if moment and moment.open and state == "running" else None
-    detail = Detail(summary=summary, counts=dict(counts), exchange=exchange, agents=agents)
-    return View(0, detail, verdict.finding, index, len(index.rows))
 
 
 def _agent(
-    name: str, index: RunIndex, moment: ExchangeStatus | None, status: AgentStatus, digits: int
+    name: str,
+    index: RunIndex,
+    moment: ExchangeStatus | None,
+    status: AgentStatus,
+    accuracy: Mapping[str, float],
 ) -> Agent:
     line, books = index.last.get(name), index.verification.books
+    digits = books.agreed.digits
+    most = max((other.kept for other in index.last.values()), default=0)
+    aligned = line.alignment if line else None
     seen = moment.seen.get(name) if moment else None
     return Agent(
         agent=name,
@@ -257,6 +318,9 @@ def _agent(
         outcome=line.status if line else "",
         reason=line.reason if line else "",
         value=line.value / 1e12 if line else None,
+        alignment=None if aligned is None else aligned / 1e12,
+        received=line.kept / most if line and most else None,
+        accuracy=accuracy.get(name),
         payoff=decimal(line.payoff if line else 0, digits),
         paid=decimal(books.earned.get(name, 0) - books.fined.get(name, 0), digits),
     )

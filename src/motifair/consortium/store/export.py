@@ -76,7 +76,7 @@ def to_frame(
     for run in ledger.runs():
         entries = list(ledger.entries(run))
         terms = _verified(ledger, run, entries, operator).agreed
-        rows += [_row(e, x, terms, number) for e in entries for x in e.lines]
+        rows += [line_row(e, x, terms, number) for e in entries for x in e.lines]
     if not rows:
         raise MotifairError(f"There are no rounds in the ledger {ledger.name} yet.")
     return pd.DataFrame(rows)
@@ -105,9 +105,11 @@ def to_json(entries: Iterable[Entry]) -> list[dict[str, Any]]:
     return [{"hash": e.hash, "signature": e.signature, **json.loads(e.to_json())} for e in entries]
 
 
-def _row(
+def line_row(
     entry: Entry, line: Line, terms: AgreedTerms, number: Callable[[str], Any]
 ) -> dict[str, Any]:
+    """Return a member's line of an entry; `number` converts values and money."""
+
     def value(pico: int | None) -> Any:
         return None if pico is None else number(decimal(pico, 12))
 

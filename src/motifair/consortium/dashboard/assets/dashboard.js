@@ -4,8 +4,7 @@
 
 const main = document.getElementById("main");
 const trouble = document.getElementById("trouble");
-const COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00"];
-const DASHES = ["solid", "dash", "dot"];
+const dark = matchMedia("(prefers-color-scheme: dark)");
 
 function patch(old, fresh) {
   if (old.isEqualNode(fresh)) return;
@@ -60,12 +59,11 @@ function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
-function trace(curve, k, y) {
-  const ink = curve.marked ? COLOURS[k % COLOURS.length] : colour("rule");
-  const dash = curve.marked ? DASHES[Math.floor(k / COLOURS.length) % DASHES.length] : "solid";
+function trace(curve, y) {
+  const ink = curve.marked ? curve[dark.matches ? "dark" : "light"] : colour("rule");
   const few = curve.rounds.length < 2 ? "markers" : "lines";
   return { x: curve.rounds, y: curve[y], name: curve.agent, mode: few, showlegend: curve.marked,
-    line: { color: ink, width: curve.marked ? 2 : 1, dash }, marker: { color: ink }, type: "scatter",
+    line: { color: ink, width: curve.marked ? 2 : 1, dash: curve.dash }, marker: { color: ink }, type: "scatter",
     hovertemplate: `%{y}<extra>${curve.agent.replace(/[<>&]/g, "")}</extra>` };
 }
 
@@ -88,7 +86,7 @@ async function draw() {
   const pale = found.curves.filter((c) => !c.marked);
   const all = [...pale, ...found.curves.filter((c) => c.marked)];
   for (const [id, y] of [["value-curve", "value"], ["paid-curve", "paid"]]) {
-    const traces = all.map((curve, k) => trace(curve, k - pale.length, y));
+    const traces = all.map((curve) => trace(curve, y));
     await Plotly.react(id, traces, layout(), CONFIG);
   }
   document.getElementById("value-curve").dataset.rounds = Math.max(0, ...all.map((c) => c.rounds.at(-1)));
@@ -126,5 +124,5 @@ if (main.dataset.events) {
   setInterval(tellTimes, 1000);
   drawSoon();
   listen();
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { shown = ""; drawSoon(); });
+  dark.addEventListener("change", () => { shown = ""; drawSoon(); });
 }
