@@ -93,9 +93,7 @@ def as_html(statement: Statement) -> str:
         s=statement,
         theme=asset("theme.css"),
         about=_about(statement),
-        verdict=verdict_on_statement(statement),
-        besides=_besides(statement),
-        labels=_labels(statement),
+        **describe(statement),
         meaning=statement.meaning,
         bars=_bars(statement),
         rows=[_row(statement, p) for p in statement.rounds],
@@ -118,6 +116,15 @@ def as_pdf(statement: Statement) -> bytes:
         ) from None
     written: bytes = HTML(string=as_html(statement)).write_pdf()
     return written
+
+
+def describe(statement: Statement) -> dict[str, Any]:
+    """Return what a page says of a statement besides its numbers: sentences and names of parts."""
+    return {
+        "verdict": verdict_on_statement(statement),
+        "besides": _besides(statement),
+        "labels": _labels(statement),
+    }
 
 
 def _about(s: Statement) -> str:

@@ -24,6 +24,7 @@ PATHS = [
     "/",
     f"/runs/{RUN}",
     f"/runs/{RUN}?page=2",
+    f"/runs/{RUN}/agents/bank-a",
     "/api/runs",
     f"/api/runs/{RUN}",
     f"/api/runs/{RUN}/curves",

@@ -152,6 +152,11 @@ def test_an_agent_logs_in_and_sees_only_itself(browser: Any, tmp_path: Path) -> 
         assert "bank-b" in text
         assert not any(name in text for name in ("bank-a", "bank-c", "bank-d"))
         assert page.evaluate(LINES) == 1
+        page.get_by_role("link", name="bank-b", exact=True).click()
+        page.wait_for_url(f"**/runs/{books.RUN}/agents/bank-b")
+        drawn(page, 6)
+        assert "You were paid" in page.locator(".verdict").inner_text()
+        assert page.evaluate(LINES) == 1
         with page.expect_download() as download:
             page.get_by_role("link", name="Statement of bank-b as TXT").click()
         assert "bank-b" in Path(download.value.path()).read_text()
@@ -216,7 +221,7 @@ def test_it_fits_a_phone_in_light_and_dark(browser: Any, tmp_path: Path, scheme:
     books.write(place, books.make_run())
     phone = {"viewport": {"width": 390, "height": 844}, "color_scheme": scheme}
     with served(place) as at, page_of(browser, at, **phone) as page:
-        for path in ("/", f"/runs/{books.RUN}"):
+        for path in ("/", f"/runs/{books.RUN}/agents/bank-b", f"/runs/{books.RUN}"):
             page.goto(path)
             assert page.evaluate("document.documentElement.scrollWidth") <= 390
         drawn(page, 6)
@@ -236,10 +241,11 @@ def test_axe_finds_no_violation(browser: Any, tmp_path: Path, scheme: str) -> No
         # The pages' own policy forbids the script that examines them.
         context = browser.new_context(base_url=at, bypass_csp=True, color_scheme=scheme)
         page = context.new_page()
-        for path in ("/", f"/runs/{books.RUN}"):
+        for path in ("/", f"/runs/{books.RUN}/agents/bank-b", f"/runs/{books.RUN}"):
             page.goto(path)
             if "runs" in path:
                 drawn(page, 6)
+            if path.endswith(books.RUN):
                 page.locator("details.ledger summary").click()
             found = axe.Axe().run(page)
             assert found.violations_count == 0, found.generate_report()

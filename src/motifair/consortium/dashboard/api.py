@@ -27,7 +27,9 @@ from motifair.consortium.dashboard.views import Curves, Detail, Page, Summary
 from motifair.consortium.dashboard.watcher import View
 from motifair.consortium.store.export import line_row, to_json
 from motifair.errors import MotifairError
+from motifair.report.statement import SUFFIXES, as_format
 from motifair.statements.entry import LARGEST
+from motifair.statements.statement import Statement, make_statement
 
 BEAT = 15.0  # seconds between comments that keep a stream open in proxies
 STREAMS = 500
@@ -101,13 +103,19 @@ async def curves(
     context: ContextDep,
     viewer: ViewerDep,
     points: Annotated[int, Query(ge=4, le=2000)] = 500,
+    agent: Annotated[str | None, Query(max_length=300)] = None,
 ) -> Response:
-    """Values and payoffs by round: of all agents for the operator, else of the agent itself."""
+    """Values and payoffs by round: of all agents for the operator, else of the agent itself; or of
+    the one that is named.
+    """
+    chosen = agent or viewer.agent
+    if chosen is not None and not viewer.may_see(chosen):
+        raise HTTPException(403, "These are not your curves.")
     view = context.view(run)
     made = context.cache.get(
-        ("curves", run, viewer, points),
+        ("curves", run, chosen, points),
         (id(view.index), view.entries),
-        lambda: curves_of(view.index, points, viewer.agent).model_dump_json(),
+        lambda: curves_of(view.index, points, chosen).model_dump_json(),
     )
     return Response(made, media_type=JSON)
 
@@ -178,14 +186,8 @@ async def statement(
     format: Form = Form.TXT,
 ) -> Response:
     """Download an agent's statement; the operator can have all, an agent its own."""
-    if not viewer.may_see(agent):
-        raise HTTPException(403, "This is not your statement.")
-    view = context.view(run)
-    if agent not in view.index.series:
-        raise HTTPException(404, "There is no such agent in this run.")
-    if not view.detail.summary.fits:
-        raise HTTPException(409, UNFIT)
-    content = await run_in_threadpool(_statement, context, view, agent, format)
+    view = allowed_view(context, viewer, run, agent)
+    content = await run_in_threadpool(_document, context, view, agent, format)
     about = _attached(f"{run}-{agent}.{format}")
     return Response(content, media_type=TYPES[format], headers=about)
 
@@ -206,21 +208,50 @@ def _from_ledger(read: Callable[[], Any]) -> Any:
     return content
 
 
-def _statement(context: AppContext, view: View, agent: str, form: Form) -> str | bytes:
-    """Make a statement, or return the cached one of the same ledger."""
+def allowed_view(context: AppContext, viewer: Viewer, run: str, agent: str) -> View:
+    """Return the view of a run, if the viewer may see the agent's statement and there is one."""
+    if not viewer.may_see(agent):
+        raise HTTPException(403, "This is not your statement.")
+    view = context.view(run)
+    if agent not in view.index.series:
+        raise HTTPException(404, "There is no such agent in this run.")
+    if not view.detail.summary.fits:
+        raise HTTPException(409, UNFIT)
+    return view
+
+
+def statement_of(context: AppContext, view: View, agent: str) -> Statement:
+    """Make an agent's statement, or return the cached one of the same ledger."""
     run = view.index.run
 
-    def make() -> str | bytes:
-        from motifair.report.statement import SUFFIXES, as_format
-        from motifair.statements.statement import make_statement
-
+    def make() -> Statement:
         entries = _from_ledger(lambda: context.watcher.entries(run))
         graphs, motifs = _roster(context, run)
-        made = make_statement(entries, agent, graphs=graphs, motifs=motifs)
-        return as_format(made, SUFFIXES[f".{form}"], 80)
+        return make_statement(
+            entries, agent, graphs=graphs, motifs=motifs, accuracy=_accuracies(view)
+        )
 
+    return context.statements.get((run, agent), _tag(view), make)
+
+
+def _accuracies(view: View) -> dict[str, float]:
+    return {row.agent: row.accuracy for row in view.detail.agents if row.accuracy is not None}
+
+
+def _tag(view: View) -> tuple[object, ...]:
+    """Return what a statement depends on: entries, and accuracies, which come after the last."""
+    return id(view.index), view.entries, _accuracies(view)
+
+
+def _document(context: AppContext, view: View, agent: str, form: Form) -> str | bytes:
+    """Return a statement as a file."""
+
+    def make() -> str | bytes:
+        return as_format(statement_of(context, view, agent), SUFFIXES[f".{form}"], 80)
+
+    key = (view.index.run, agent, form)
     try:
-        return context.documents.get((run, agent, form), (id(view.index), view.entries), make)
+        return context.documents.get(key, _tag(view), make)
     except MotifairError as error:  # for example, WeasyPrint is not installed
         raise HTTPException(404, str(error)) from None
 

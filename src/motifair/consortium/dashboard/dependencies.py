@@ -53,6 +53,7 @@ class AppContext:
     access: Access
     cache: Cache = field(default_factory=Cache)
     documents: Cache = field(default_factory=lambda: Cache(64))
+    statements: Cache = field(default_factory=lambda: Cache(64))
     streams: int = 0
 
     def view(self, run: str) -> View:

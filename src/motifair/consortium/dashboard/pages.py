@@ -6,21 +6,33 @@ from typing import Annotated
 from urllib.parse import parse_qs, quote, urlsplit
 
 from fastapi import APIRouter, HTTPException, Path, Query, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from motifair.consortium.dashboard.access import LASTS, Viewer
-from motifair.consortium.dashboard.api import Form, PageNumber, both, page_of, stream
+from motifair.consortium.dashboard.api import (
+    Form,
+    PageNumber,
+    allowed_view,
+    both,
+    page_of,
+    statement_of,
+    stream,
+)
 from motifair.consortium.dashboard.assets import address, plotly_styles
 from motifair.consortium.dashboard.dependencies import COOKIE, AppContext, ContextDep, ViewerDep
+from motifair.report.statement import describe
 
 ROWS = 25  # entries on one page
 MOST_AGENTS = 200  # in the table of a page; the API has them all
+MOST_ROUNDS = 50  # on the page of an agent; the CSV has them all
 LONGEST = 4096  # bytes of a form
 
 pages = APIRouter(include_in_schema=False)
 
 RunName = Annotated[str, Path(max_length=300)]
+AgentName = Annotated[str, Path(max_length=300)]
 
 
 def _environment() -> Environment:
@@ -105,6 +117,25 @@ async def run(
         lambda: render(
             "run.html", parts=parts, run=run, page=page, viewer=viewer, **_about(context)
         ),
+    )
+    return HTMLResponse(made)
+
+
+@both(pages, "/runs/{run}/agents/{agent}")
+async def agent(run: RunName, agent: AgentName, context: ContextDep, viewer: ViewerDep) -> Response:
+    """One agent of a run: what it was paid, why, and its rounds."""
+    view = allowed_view(context, viewer, run, agent)
+    statement = await run_in_threadpool(statement_of, context, view, agent)
+    made = render(
+        "agent.html",
+        run=view.detail.summary,
+        agent=next((row for row in view.detail.agents if row.agent == agent), None),
+        name=agent,
+        s=statement,
+        about=describe(statement),
+        shown=statement.rounds[: -MOST_ROUNDS - 1 : -1],
+        viewer=viewer,
+        **_about(context),
     )
     return HTMLResponse(made)
 

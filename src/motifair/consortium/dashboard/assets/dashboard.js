@@ -119,10 +119,10 @@ function listen() {
   });
 }
 
+drawSoon();
 if (main.dataset.events) {
   tellTimes();
   setInterval(tellTimes, 1000);
-  drawSoon();
   listen();
-  dark.addEventListener("change", () => { shown = ""; drawSoon(); });
 }
+dark.addEventListener("change", () => { shown = ""; drawSoon(); });
