@@ -47,6 +47,10 @@ PYTHON
 motifair federation init --folder "$folder" --like "$folder/graphs/bank-a" --members bank-a,bank-b
 sed -i 's/^host = "localhost"/host = "server.consortium.test"/; s/^rounds = 200/rounds = 10/' \
   "$folder/federation.toml"
+for host in bank-a bank-b; do # each member makes its own key
+  motifair federation request "$host" --out "$folder/kits"
+  install -D "$folder/kits/$host.csr" "$folder/requests/$host.csr"
+done
 motifair federation provision --folder "$folder"
 ip netns exec mf-server motifair federation server start --folder "$folder" --detach
 for host in bank-a bank-b; do

@@ -34,6 +34,7 @@ SMALL = {
 }
 NEED_EXTRAS = [
     ("federation init --like graphs --members a,b", "federation"),
+    ("federation request bank-a", "federation"),
     ("federation provision", "federation"),
     ("federation terms", "federation"),
     ("federation add bank-a", "federation"),

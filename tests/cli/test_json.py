@@ -17,7 +17,8 @@ from motifair.cli.app import app
 # What these print is a sentence, a path or a file's name: there is no table.
 NO_TABLE = {
     "ledger export", "federation init", "federation provision", "federation add",
-    "federation renew", "federation remove", "federation stop", "federation server start",
+    "federation request", "federation renew", "federation remove", "federation stop",
+    "federation server start",
     "federation terms", "federation sums", "federation agent start", "federation backup",
     "federation restore", "report", "statement", "dashboard",
 }  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 from deployed import NAMES, Answer, World, content_of, terms_of
@@ -86,12 +87,37 @@ def test_a_damaged_backup_or_a_folder_in_use_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MotifairError, match="is not empty; name a new folder"):
         restore(archive, world.folder)
     content = archive.read_bytes()
-    for damaged in (content[: len(content) // 2], b"", content[:99] + b"x" + content[100:]):
+    for damaged in (content[: len(content) // 2], b"", flipped(content, 99)):
         archive.write_bytes(damaged)
         with pytest.raises(MotifairError, match="use another"):
             restore(archive, tmp_path / "new")
         assert not (tmp_path / "new").exists()
     assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
+
+
+def test_a_flipped_bit_anywhere_is_refused_or_changes_nothing(tmp_path: Path) -> None:
+    world = Deployed(tmp_path / "w", terms_of(**OPTIONS))
+    world.drive(rounds=1)
+    archive, random = tmp_path / "b.tar.gz", Random(0)
+    backup(folder_of(world), archive)
+    content, whole = archive.read_bytes(), tree(restore(archive, tmp_path / "whole").folder)
+    refused = 0
+    for k in range(40):
+        archive.write_bytes(flipped(content, random.randrange(len(content))))
+        try:
+            assert tree(restore(archive, tmp_path / str(k)).folder) == whole
+        except MotifairError:
+            refused += 1
+            assert not (tmp_path / str(k)).exists()
+    assert refused > 30
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def flipped(content: bytes, place: int) -> bytes:
+    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
 
 
 def test_a_ledger_elsewhere_is_said_not_to_be_in_it(tmp_path: Path) -> None:

@@ -117,12 +117,33 @@ def _read_sums(path: Path) -> AttributeSums:
 
 
 @app.command()
+def request(
+    member: Annotated[str, typer.Argument(help="The member's name in federation.toml.")],
+    out: Annotated[Path, typer.Option(help="Folder for both files.")] = HERE,
+) -> None:
+    """Make a member's own key, and the request for a certificate to send to the operator."""
+    _check_extra()
+    from motifair.consortium.keys import write_request
+    from motifair.consortium.terms import NAME
+
+    if not NAME.fullmatch(member):
+        raise MotifairError(
+            f"A member cannot be called '{member}'; use lower-case letters, digits, hyphens."
+        )
+    key, wanted = write_request(out, member)
+    typer.echo(f"Send {wanted} to the operator. Keep {key} to yourself, next to the kit you get.")
+
+
+@app.command()
 def provision(folder: Folder = HERE) -> None:
-    """Make one startup kit for the server, the operator and each member."""
+    """Make one startup kit for the server, the operator and each member.
+
+    Members' requests must be in FOLDER/requests.
+    """
     operator = _operator(folder)
     for kit in operator.provision():
         typer.echo(str(kit))
-    typer.echo("Send each member its kit over a secure channel, then delete it here.")
+    typer.echo("Send each member its kit: it has no private key, which only the member has.")
 
 
 @app.command()
@@ -133,13 +154,13 @@ def terms(folder: Folder = HERE) -> None:
 
 @app.command()
 def add(member: Member, folder: Folder = HERE) -> None:
-    """Make the startup kit of a new member; add it to federation.toml first."""
+    """Make the startup kit of a new member; add it to federation.toml, its request to requests."""
     typer.echo(str(_operator(folder).add(member)))
 
 
 @app.command()
 def renew(member: Member, folder: Folder = HERE) -> None:
-    """Make a new kit, with a new key and certificate, for a member, `server`, or the operator."""
+    """Make a new kit, with a new certificate, for a member, `server`, or the operator."""
     typer.echo(str(_operator(folder).renew(member)))
 
 

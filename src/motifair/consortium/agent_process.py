@@ -8,21 +8,25 @@ import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from motifair.consortium.agent import MemberAgent
-from motifair.consortium.keys import read_key, signer
+from motifair.consortium.keys import certified_key, read_key, signer
 from motifair.consortium.member_data import MemberData, prepare_member_data
 from motifair.consortium.privacy import guarantee
 from motifair.consortium.terms import FederationTerms, read_terms
 from motifair.consortium.wire import FINISH, Download, Upload, unseal
 from motifair.errors import MotifairError
 from motifair.export.model import save_model
-from motifair.files import write_atomic
+from motifair.files import write_atomic, write_private
 from motifair.graphs.read import read_graphs
 from motifair.learning.process import keep_freed_memory
+from motifair.statements.signatures import public_text
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 HANDLER = "motifair.consortium.agent_process:make_handler"
 AUTHORITY = "authority.txt"  # in a state folder: which federation it belongs to
@@ -39,6 +43,7 @@ def settings_of(
 
     name, kit = name_of(kit), kit.resolve()
     _terms(name, kit)
+    own_key(kit)
     place = _state_folder(kit, state, tell)
     settings = {"kit": str(kit), "graphs": str(graphs.resolve()), "state": str(place)}
     _, data, _ = _prepared(name, settings)
@@ -64,7 +69,7 @@ def make_handler(name: str, settings: dict[str, Any]) -> Callable[[bytes], bytes
     keep_freed_memory()
     terms, data, seed = _prepared(name, settings)
     state = Path(settings["state"])
-    key = read_key(Path(settings["kit"]) / "startup" / "client.key")
+    key = own_key(Path(settings["kit"]))
     agent = MemberAgent(name, terms, data, state, sign=signer(key), seed=seed)
 
     def handle(task: bytes) -> bytes:
@@ -78,6 +83,27 @@ def make_handler(name: str, settings: dict[str, Any]) -> Callable[[bytes], bytes
         return answer
 
     return handle
+
+
+def own_key(kit: Path) -> RSAPrivateKey:
+    """Return the member's private key, which is copied into the kit from `NAME.key` beside it."""
+    from motifair.consortium.transports.nvflare.kits import name_of
+
+    path, made = kit / "startup" / "client.key", kit.parent / f"{name_of(kit)}.key"
+    if not path.exists():
+        if not made.exists():
+            raise MotifairError(
+                f"The kit {kit} has no key yet; put {made.name}, which motifair federation request "
+                f"made, next to the kit, as {made}."
+            )
+        write_private(path, made.read_bytes())
+    key = read_key(path)
+    if public_text(key) != certified_key(kit / "startup" / "client.crt"):
+        raise MotifairError(
+            f"{path} is not the key of the kit's certificate; use the key with which the request "
+            "was made, or send the operator a new request."
+        )
+    return key
 
 
 def _state_folder(kit: Path, chosen: Path | None, tell: Callable[[str], None]) -> Path:

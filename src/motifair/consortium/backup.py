@@ -12,6 +12,7 @@ import sqlite3
 import tarfile
 import tempfile
 import time
+import zlib
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ FORMAT = "motifair-backup-1"
 MANIFEST = "backup.json"
 # Of a kit only what its owner was given: the rest is the engine's workspace.
 PATTERNS = (
-    "federation.toml", "operator.key", "operator.pub", "authority/**/*", "members/*",
+    "federation.toml", "operator.key", "operator.pub", "authority/**/*", "requests/*", "members/*",
     "kits/*/startup/**/*", "kits/*/local/**/*", "runs/*/position-*", "runs/**/*",
 )  # fmt: skip
 
@@ -73,7 +74,7 @@ def restore(archive: Path, folder: Path) -> OperatorFolder:
         with suppress(FileNotFoundError):
             folder.rmdir()
         temporary.rename(folder)
-    except (OSError, EOFError, ValueError, tarfile.TarError) as error:
+    except (OSError, EOFError, ValueError, tarfile.TarError, zlib.error) as error:
         raise MotifairError(
             f"{archive} cannot be restored ({error}); use another backup."
         ) from error

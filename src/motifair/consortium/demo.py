@@ -17,6 +17,7 @@ import numpy as np
 from motifair.consortium.agent_process import HANDLER, make_handler, settings_of, state_of
 from motifair.consortium.checkpoint import load_checkpoint
 from motifair.consortium.coordinator import Coordinator
+from motifair.consortium.keys import write_request
 from motifair.consortium.operate import progress, run_federation
 from motifair.consortium.operator_folder import OPERATOR, SERVER, OperatorFolder
 from motifair.consortium.rounds import RunDriver
@@ -113,6 +114,9 @@ def prepare(operator: OperatorFolder, agents: int, rounds: int) -> None:
     for k, name in enumerate(agent_names(agents)):
         own = np.sort(np.concatenate([shares.train[k], shares.test[k]]))
         write_tu(split.graphs.select(own), graphs_of(operator, name))
+        _, request = write_request(operator.folder / "kits", name)  # as a member does
+        (operator.folder / "requests").mkdir(exist_ok=True)
+        request.rename(operator.folder / "requests" / request.name)
     path = operator.write_terms("demo", agent_names(agents), Schema.of(split.graphs, "auto"))
     # Several local epochs, so that the model learns in few rounds.
     training = f"rounds = {rounds}\nlocal_epochs = 5"

@@ -3,6 +3,7 @@
 federation.toml   the terms
 operator.key      signs every entry of the ledger; operator.pub is its public key
 authority/        the certificate authority
+requests/         the members' requests for certificates
 members/          the certificates of the members
 kits/             startup kits, to be handed out
 runs/RUN/         checkpoint, uploads and result of a run, and the server's model
@@ -125,7 +126,7 @@ class OperatorFolder:
         return kit
 
     def renew(self, name: str) -> Path:
-        """Make a new kit, with a new key and certificate."""
+        """Make a new kit, with a new certificate; a member keeps its key."""
         from motifair.consortium.transports.nvflare.kits import renew
 
         if name not in (SERVER, OPERATOR):

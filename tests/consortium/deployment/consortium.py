@@ -18,7 +18,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from motifair.cli.app import app
-from motifair.consortium.agent_process import HANDLER, make_handler, settings_of
+from motifair.consortium.agent_process import HANDLER, make_handler, own_key, settings_of
 from motifair.consortium.coordinator import Coordinator
 from motifair.consortium.demo import graphs_of, prepare
 from motifair.consortium.operate import run_federation, status
@@ -110,6 +110,8 @@ class Consortium:
             against = 'alignment_against = "all"\nsize = "claimed"\nrounds = '
             path.write_text(path.read_text().replace("rounds = ", against) + PRIVACY)
         self.operator.provision()
+        for name in self.operator.terms.members:
+            own_key(self.operator.kit(name))
 
     def set(self, name: str, value: str) -> None:
         """Change one line of federation.toml."""

@@ -27,6 +27,7 @@ from motifair.consortium.agent_process import settings_of
 from motifair.consortium.operate import run_federation
 from motifair.consortium.operator_folder import OPERATOR, SERVER
 from motifair.consortium.terms import read_terms
+from motifair.consortium.transports.nvflare.kits import certificate
 from motifair.errors import MotifairError
 from motifair.graphs.read import read_graphs
 from motifair.graphs.tu import write_tu
@@ -171,10 +172,9 @@ class TestBeforeAnythingIsStarted:
 def expire(world: Consortium, kit: Path, name: str) -> str:
     """Replace the certificate of a kit by an expired one; return its last day."""
     authority = load_pem_private_key((world.folder / "authority" / "root.key").read_bytes(), None)
-    key = load_pem_private_key((kit / "startup" / "client.key").read_bytes(), None)
     yesterday = datetime.now(UTC) - timedelta(days=1)
     expired = generate_cert(
-        Identity(name, "motifair"), Identity("demo"), authority, key.public_key(),
+        Identity(name, "motifair"), Identity("demo"), authority, certificate(kit).public_key(),
         not_valid_before=yesterday - timedelta(days=1), not_valid_after=yesterday,
     )  # fmt: skip
     (kit / "startup" / "client.crt").write_bytes(serialize_cert(expired))

@@ -14,6 +14,7 @@ pytest.importorskip("nvflare")
 from consortium import Consortium, motifair_here
 
 from motifair.consortium.agent_process import settings_of, state_of
+from motifair.consortium.keys import new_key, write_key
 from motifair.consortium.transports.nvflare.stopping import SITE, engine
 from motifair.errors import MotifairError
 
@@ -135,3 +136,21 @@ def test_a_state_next_to_the_kits_is_not_taken_for_one(made: Consortium) -> None
     said = motifair_here("federation", "stop", "--folder", made.folder)
     assert f"{NAME} was not running." in said
     assert ".state" not in said
+
+
+def test_a_kit_needs_the_members_own_key(tmp_path: Path) -> None:
+    world = Consortium(tmp_path / "operator")
+    world.prepare(2, 3)
+    kit, key = world.operator.kit(NAME), tmp_path / "operator" / "kits" / f"{NAME}.key"
+    secret = key.read_bytes()
+    key.unlink()
+    (kit / "startup" / "client.key").unlink()
+    with pytest.raises(MotifairError, match=r"has no key yet; put .* next to the kit"):
+        start(world, kit)
+    write_key(key, new_key())
+    with pytest.raises(MotifairError, match="is not the key of the kit's certificate"):
+        start(world, kit)
+    (kit / "startup" / "client.key").unlink()
+    key.write_bytes(secret)
+    start(world, kit)
+    assert (kit / "startup" / "client.key").stat().st_mode & 0o077 == 0

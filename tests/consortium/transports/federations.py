@@ -5,7 +5,9 @@ import socket
 import time
 from pathlib import Path
 
-from motifair.consortium.transports.nvflare import kits, processes
+from requested import provision
+
+from motifair.consortium.transports.nvflare import processes
 from motifair.consortium.transports.nvflare.segments import build_job, run_segment
 
 ADMIN = "operator@example.org"
@@ -38,10 +40,7 @@ class Federation:
     def __init__(self, folder, members):
         self.folder, self.members, self.started = Path(folder), members, {}
         self.out, self.faults = self.folder / "out", self.folder / "faults.json"
-        self.kits = kits.provision(
-            self.folder, name="trial", server_host="localhost", port=free_port(), admin=ADMIN,
-            members=members,
-        )  # fmt: skip
+        self.kits = provision(self.folder, members, port=free_port(), admin=ADMIN)
         self.out.mkdir()
         self.misbehave({})
 

@@ -8,12 +8,14 @@ import pytest
 
 pytest.importorskip("nvflare")
 
+import requested
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import padding
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from nvflare.lighter.utils import Identity, generate_cert, serialize_cert
 
+from motifair.consortium.keys import write_request
 from motifair.consortium.transports.nvflare import kits, processes
 from motifair.errors import MotifairError
 
@@ -21,9 +23,7 @@ ADMIN = "operator@example.org"
 
 
 def provision(folder, members=("a", "b")):
-    return kits.provision(
-        folder, name="trial", server_host="localhost", port=8002, admin=ADMIN, members=members
-    )
+    return requested.provision(folder, members, admin=ADMIN)
 
 
 @pytest.fixture(scope="module")
@@ -61,10 +61,29 @@ def test_private_keys_can_be_read_by_their_owner_only(folder):
     assert all(path.stat().st_mode & 0o077 == 0 for path in keys)
 
 
-def test_no_members_key_is_anywhere_but_in_its_own_kit(folder):
-    secret = (folder / "kits" / "a" / "startup" / "client.key").read_text().split("\n")[1]
-    holders = [p for p in folder.rglob("*") if p.is_file() and secret in p.read_text()]
-    assert holders == [folder / "kits" / "a" / "startup" / "client.key"]
+def test_the_operator_makes_no_key_of_a_member(tmp_path):
+    requested.write_requests(tmp_path, ["a"])
+    shutil.rmtree(tmp_path / "keys")
+    kits.provision(
+        tmp_path, name="trial", server_host="localhost", port=8002, admin=ADMIN, members=["a"]
+    )
+    keys = {p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*.key")}
+    others = {"kits/server/startup/server.key", f"kits/{ADMIN}/startup/client.key"}
+    assert keys == {"authority/root.key", *others}
+
+
+def test_a_request_that_is_missing_or_of_another_is_refused_before_anything_is_made(tmp_path):
+    with pytest.raises(MotifairError, match=r"There is no .*a.csr; ask the member"):
+        kits.provision(tmp_path, name="t", server_host="h", port=1, admin=ADMIN, members=["a"])
+    requested.write_requests(tmp_path, ["b"])
+    request = tmp_path / "requests" / "b.csr"
+    for content in (request.read_bytes(), b"nonsense"):
+        (tmp_path / "requests" / "a.csr").write_bytes(content)
+        with pytest.raises(MotifairError, match="is not a request"):
+            kits.provision(tmp_path, name="t", server_host="h", port=1, admin=ADMIN, members=["a"])
+    assert not (tmp_path / "authority").exists()
+    with pytest.raises(MotifairError, match="exists; keep it"):
+        write_request(tmp_path / "keys", "b")
 
 
 @pytest.mark.parametrize("name", ["a", "b", "server"])
@@ -84,19 +103,21 @@ def test_a_kit_allows_no_code_no_shell_and_only_our_class(folder, name):
     assert "streamer" not in str(resources)
 
 
-def test_a_member_who_joins_or_is_renewed_gets_a_new_key_of_the_same_authority(tmp_path):
+def test_a_member_who_joins_or_is_renewed_gets_a_certificate_for_its_own_key(tmp_path):
     made = provision(tmp_path)
     before = {name: certificate(kit) for name, kit in made.items()}
     root = x509.load_pem_x509_certificate((tmp_path / "authority" / "root.crt").read_bytes())
+    requested.write_requests(tmp_path, ["c"])
     for kit in (kits.add(tmp_path, "c"), kits.renew(tmp_path, "b")):
         certificate(kit).verify_directly_issued_by(root)
-    assert certificate(made["b"]).public_key() != before["b"].public_key()
+    assert certificate(made["b"]).public_key() == before["b"].public_key()
+    assert certificate(made["b"]) != before["b"]
     assert certificate(made["a"]) == before["a"]
     assert certificate(made["server"]) == before["server"]
     with pytest.raises(MotifairError, match="already has a kit"):
         kits.add(tmp_path, "c")
     with pytest.raises(MotifairError, match="already has a federation"):
-        provision(tmp_path)
+        provision(tmp_path, [])
 
 
 @pytest.mark.parametrize(
@@ -105,7 +126,7 @@ def test_a_member_who_joins_or_is_renewed_gets_a_new_key_of_the_same_authority(t
 )
 def test_names_that_cannot_be_used_are_refused_before_anything_is_made(tmp_path, members, what):
     with pytest.raises(MotifairError, match=what):
-        provision(tmp_path, members)
+        kits.provision(tmp_path, name="t", server_host="h", port=1, admin=ADMIN, members=members)
     assert not list(tmp_path.iterdir())
 
 

@@ -4,16 +4,16 @@ import pytest
 
 pytest.importorskip("nvflare")
 
-from motifair.consortium.transports.nvflare import kits, local, payload, processes
+from requested import provision
+
+from motifair.consortium.transports.nvflare import local, payload, processes
 from motifair.errors import MotifairError
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    return kits.provision(
-        tmp_path_factory.mktemp("trouble"), name="trial", server_host="localhost", port=8002,
-        admin="operator@example.org", members=["a", "b"],
-    )  # fmt: skip
+    folder = tmp_path_factory.mktemp("trouble")
+    return provision(folder, ["a", "b"], admin="operator@example.org")
 
 
 def evicted(times, name="b"):

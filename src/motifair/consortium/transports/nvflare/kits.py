@@ -2,12 +2,12 @@
 
 A federation's folder holds
 
-    authority/   the certificate authority; with root.key anyone can be admitted
-    kits/NAME/   one folder for each member, for the `server`, and for the operator
+    authority/           the certificate authority; with root.key anyone can be admitted
+    requests/NAME.csr    a member's request for its certificate
+    kits/NAME/           one folder for each member, for the `server`, and for the operator
 
-A kit has its certificate, its private key and the authority's certificate in `startup/`, and a
-restrictive policy in `local/`. The operator keeps no member's key once the kit is handed over and
-deleted: a lost kit is not restored but renewed.
+A kit has its certificate and the authority's certificate in `startup/`, and a restrictive policy in
+`local/`. A member's private key is not in it: the member made it, and adds it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import NameOID
 from nvflare.apis.utils.format_check import name_check
@@ -39,6 +41,7 @@ from nvflare.lighter.utils import (
     serialize_pri_key,
 )
 
+from motifair.consortium.keys import requested_key
 from motifair.errors import MotifairError
 from motifair.files import read_json, write_atomic, write_json, write_private
 
@@ -70,12 +73,17 @@ AT_SITE = ("submit_job", "manage_job", "view")
 def provision(
     folder: Path, *, name: str, server_host: str, port: int, admin: str, members: Sequence[str]
 ) -> dict[str, Path]:
-    """Make the authority and one kit for each member, the server and the operator; by name."""
+    """Make the authority and one kit for each member, the server and the operator; by name.
+
+    Members' requests are in `folder/requests`.
+    """
     if (folder / "authority").exists():
         raise MotifairError(
             f"{folder} already has a federation. Add or renew members, or use an empty folder."
         )
     check_names(admin, members)
+    for member in members:  # before anything is made
+        requested_key(_request(folder, member), member)
     authority = folder / "authority"
     authority.mkdir(parents=True, mode=0o700)
     key, public = generate_keys()
@@ -97,10 +105,10 @@ def add(folder: Path, member: str) -> Path:
 
 
 def renew(folder: Path, member: str) -> Path:
-    """Make a new kit, with a new key and certificate, to replace an existing one.
+    """Make a new kit, with a new certificate, to replace an existing one.
 
-    `member` may also be `server` or the operator. What its owner changed in the old kit's `local/`
-    is not copied.
+    `member` may also be `server` or the operator, which get new keys; a member keeps its own. What
+    its owner changed in the old kit's `local/` is not copied.
     """
     facts = _facts(folder)
     if member not in (SERVER, facts["admin"]):
@@ -127,6 +135,8 @@ def issue(folder: Path, names: Sequence[str]) -> dict[str, Path]:
         for name in names:
             fresh = Path(made[CtxKey.CURRENT_PROD_DIR]) / name
             lock(fresh, name, facts["admin"])
+            if name not in (SERVER, facts["admin"]):
+                _certify(fresh, requested_key(_request(folder, name), name), key)
             _owner_only(fresh)
             place = folder / "kits" / name
             if (place / "state").exists():  # the server's jobs, or an agent's state of 0.1
@@ -135,6 +145,22 @@ def issue(folder: Path, names: Sequence[str]) -> dict[str, Path]:
                 shutil.rmtree(place)
             shutil.move(fresh, place)
     return {name: folder / "kits" / name for name in names}
+
+
+def _request(folder: Path, name: str) -> Path:
+    return folder / "requests" / f"{name}.csr"
+
+
+def _certify(kit: Path, public: RSAPublicKey, authority: PrivateKeyTypes) -> None:
+    """Replace the engine's key and certificate of a member by one for the member's own key."""
+    made = certificate(kit)
+    name = made.issuer.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value
+    cert = generate_cert(
+        Identity(name_of(kit), ORGANISATION), Identity(name), authority, public,
+        not_valid_before=made.not_valid_before_utc, not_valid_after=made.not_valid_after_utc,
+    )  # fmt: skip
+    (kit / "startup" / "client.key").unlink()
+    write_atomic(kit / "startup" / "client.crt", serialize_cert(cert))
 
 
 def lock(kit: Path, name: str, admin: str) -> None:
