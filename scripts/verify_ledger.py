@@ -120,7 +120,20 @@ class Run:
                 require(terms[name] == self.terms[name], f"the {name} changed")
             before = self.terms.get("operator", "")
             require(before in ("", terms.get("operator", "")), "the operator's key changed")
+            if before:
+                self.check_consent(entry, terms)
         self.terms = terms
+
+    def check_consent(self, entry, terms):
+        """Check that all members signed changed terms, with the keys that they had."""
+        signatures = terms.get("signatures", {})
+        require(isinstance(signatures, dict), "the signatures of the terms cannot be read")
+        digest = sha256({k: v for k, v in terms.items() if k != "signatures"})
+        for name, key in terms["members"].items():
+            require(self.terms["members"].get(name, key) == key, f"the key of {name} changed")
+            text = f"{entry['run']}/{entry['round']}/{name}/{digest}/{entry['previous']}"
+            signed = not key or is_signed(key, signatures.get(name, ""), text)
+            require(signed, f"{name} did not sign the changed terms")
 
     def check_operator(self, entry, digest):
         """Check the operator's signature of an entry's hash."""
@@ -279,9 +292,13 @@ def main():
     parser.add_argument("--operator-key", type=Path)
     given = parser.parse_args()
     kept = {}
-    for line in given.heads.read_text().splitlines() if given.heads else ():
-        head = json.loads(line)
-        kept.setdefault(head["run"], {})[head["number"]] = head["hash"]
+    lines = given.heads.read_text(errors="replace").splitlines() if given.heads else ()
+    for place, line in enumerate(lines, 1):
+        try:
+            head = json.loads(line)
+            kept.setdefault(head["run"], {})[head["number"]] = head["hash"]
+        except (ValueError, KeyError, TypeError):
+            print(f"{given.heads}: line {place} cannot be read and was not compared")
     operator = given.operator_key.read_text() if given.operator_key else ""
     runs, bad = read(given.ledger), False
     for run in sorted({*runs, *kept}):

@@ -119,8 +119,8 @@ def away(pattern: Mapping[str, Any], *, late: bool = False, bad: bool = False) -
             return answer()
         if late:
             answer()
-        if bad:
-            return b"nonsense"
+        if bad:  # for two reasons, so that no majority is rejected for one
+            return b"nonsense" if NAMES.index(name) % 2 else b"\0\0nonsense"
         raise Away("no answer today")
 
     return meddle

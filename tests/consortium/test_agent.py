@@ -221,7 +221,7 @@ def test_an_answer_shows_no_secret_of_the_member() -> None:
 def test_a_member_keeps_every_head_and_the_ledger_fits_them() -> None:
     world = finished()
     for name in NAMES:
-        heads = read_heads(world.folder / "sites" / name / "heads.jsonl")["trial-1"]
+        heads = read_heads(world.folder / "sites" / name / "heads.jsonl")[0]["trial-1"]
         assert heads == [(e.number, e.hash) for e in world.entries()]
         assert verify(world.entries(), heads).fits
 
@@ -229,7 +229,19 @@ def test_a_member_keeps_every_head_and_the_ledger_fits_them() -> None:
 def test_a_ledger_that_was_written_anew_does_not_fit_what_a_member_kept(tmp_path: Path) -> None:
     other = World(tmp_path, terms_of(money={"budget": "99.00"}))
     other.drive()
-    heads = read_heads(finished().folder / "sites" / ME / "heads.jsonl")["trial-1"]
+    heads = read_heads(finished().folder / "sites" / ME / "heads.jsonl")[0]["trial-1"]
     assert verify(other.entries()).fits
     assert not verify(other.entries(), heads).fits
     assert not verify(finished().entries()[:-1], heads).fits
+
+
+def test_a_line_of_heads_that_a_full_disk_tore_costs_no_other_line(tmp_path: Path) -> None:
+    new = World(tmp_path, finished().terms)
+    agent = new.site(ME)
+    agent.folder.mkdir(parents=True)
+    (agent.folder / "heads.jsonl").write_text('{"run": "trial-1", "num')
+    for round in range(3):
+        agent(task(round))
+    heads, damaged = read_heads(agent.folder / "heads.jsonl")
+    assert damaged == [1]
+    assert len(heads["trial-1"]) == 2

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 import torch
-from deployed import NAMES, World, away, terms_of
+from deployed import NAMES, Answer, Away, World, away, honest, key_of, terms_of
 from oracles import naive
 
 from motifair.consortium.checkpoint import load_checkpoint, save_checkpoint
 from motifair.consortium.coordinator import RunCheckpoint
 from motifair.consortium.wire import Download
+from motifair.errors import MotifairError
 from motifair.statements.accounts import Accounts
+from motifair.statements.entry import AgreedTerms
+from motifair.statements.signatures import public_text
 from motifair.statements.verification import verify
 
 FOLDERS = TemporaryDirectory()
@@ -216,6 +221,42 @@ def test_who_stays_goes_on_under_terms_that_were_changed(tmp_path: Path) -> None
     assert [e.budget for e in world.rounds()] == [10_000, 10_000, 20_000, 20_000]
     assert {line.status for e in world.rounds() for line in e.lines} == {"present"}
     assert verify(world.entries()).fits
+
+
+def test_changed_terms_need_every_members_signature(tmp_path: Path) -> None:
+    def meddle(name: str, task: Download, answer: Answer) -> bytes:
+        if (name, task.task) == ("bank-b", "agree"):
+            raise Away("no answer today")
+        return answer()
+
+    world = changed_world(tmp_path, NAMES, money={"budget": "200.00"})
+    world.meddle = meddle
+    with pytest.raises(MotifairError, match="'bank-b' did not sign the changed terms"):
+        world.drive()
+    assert len(world.entries()) == 3
+    world.meddle = honest
+    assert world.drive()
+    agreed = AgreedTerms.from_json(world.entries()[3].terms)
+    assert agreed.signatures.keys() == set(NAMES)
+    assert verify(world.entries(), operator=public_text(key_of("operator"))).fits
+
+
+def test_a_member_signs_no_terms_but_its_own(tmp_path: Path) -> None:
+    world = changed_world(tmp_path, NAMES)
+    agent = world.site("bank-b")
+    agent.operator = public_text(key_of("operator"))
+    proposal = Download.decode(world.coordinator().proposals(accounts_of(world))["bank-b"])
+    assert agent(proposal.encode())
+    for change in (
+        {"budget": 999_999_999_00}, {"quorum": 1}, {"rounds": 99}, {"max_penalty": 0},
+        {"operator": public_text(key_of("bank-a"))}, {"config": {}},
+        {"members": {n: public_text(key_of("bank-a")) for n in NAMES}},
+    ):  # fmt: skip
+        text = json.dumps(json.loads(proposal.changed) | change)
+        with pytest.raises(MotifairError, match="not those this member agreed to"):
+            agent(replace(proposal, changed=text).encode())
+    with pytest.raises(MotifairError, match="not those this member agreed to"):
+        agent(replace(proposal, changed="nonsense").encode())
 
 
 def test_nothing_changes_where_the_terms_are_the_same(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from deployed import NAMES, Answer, Away, World, opened, sealed, terms_of
 from motifair.consortium.audit import audit
 from motifair.consortium.rounds import server_model
 from motifair.consortium.wire import Download, Upload
+from motifair.errors import MotifairError
 from motifair.export import load_model, predict
 from motifair.export.model import save_model
 from motifair.graphs.planted import planted
@@ -180,3 +181,23 @@ def test_an_update_longer_than_the_terms_let_agents_send_is_refused() -> None:
         "update longer than 0.1",
     )
     assert {line.status for line in world.rounds()[1].lines} == {"present"}
+
+
+def test_a_round_in_which_most_are_rejected_for_one_reason_is_not_lost(tmp_path: Path) -> None:
+    """Three of four send what cannot be: nothing is written until the cause is mended."""
+
+    def meddle(name: str, task: Download, answer: Answer) -> bytes:
+        upload = opened(answer())
+        if name == CHEAT or task.round != 2 or upload.update is None:
+            return answer()
+        return sealed(replace(upload, update=upload.update * np.float32(1e8)))
+
+    world = World(tmp_path, terms_of(rounds=3), meddle)
+    with pytest.raises(MotifairError, match=r"Most uploads of round 2 .*longer than 10000"):
+        world.drive()
+    assert len(world.rounds()) == 1
+    world = World(tmp_path, terms_of(rounds=3))
+    assert world.drive()
+    assert [e.budget for e in world.rounds()] == [10_000] * 3
+    assert {line.status for e in world.rounds() for line in e.lines} == {"present"}
+    assert verify(world.entries()).fits

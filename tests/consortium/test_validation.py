@@ -312,6 +312,8 @@ def test_a_member_joins_with_its_motifs_and_their_prototypes() -> None:
         ({"graphs": -3}, "a number of training graphs"),
         ({"motifs": ()}, "prototypes of shape"),
         ({"motifs": ("b", "a")}, "not in order"),
+        ({"motifs": ("ring 0 \ud800",)}, "neither a bond nor a ring"),
+        ({"motifs": ("ring" + 1000 * " 0",)}, "neither a bond nor a ring"),
         ({"update": np.zeros(3, np.float32)}, "update of shape"),
         ({"prototypes": None}, "prototypes of shape"),
     ],
@@ -323,6 +325,12 @@ def test_a_member_that_joins_wrongly_is_refused_with_the_reason(
     rejection = joining(**changes)
     assert isinstance(rejection, str)
     assert reason in rejection
+
+
+def test_motifs_invented_without_number_are_refused() -> None:
+    invented = tuple(sorted(f"bond {k} {k}" for k in range(300_000)))
+    rejection = joining(motifs=invented, prototypes=np.zeros((300_000, 16), np.float32))
+    assert rejection == "300000 motifs, where 200000 are the most"
 
 
 def test_a_member_joins_with_a_fingerprint_of_each_graph() -> None:

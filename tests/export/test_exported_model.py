@@ -250,3 +250,29 @@ def test_a_file_that_holds_no_tensors_is_refused_whatever_its_digest(tmp_path: P
         change_card(folder, sha256=hashlib.sha256(content).hexdigest())
         with pytest.raises(MotifairError, match="does not describe the model in its folder"):
             load_model(folder)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_weights_that_are_not_numbers_are_refused(number: float, tmp_path: Path) -> None:
+    model, weights, features = trained(GRAPHS, "gin", "label")
+    weights[3] = number
+    save_model(tmp_path / "m", weights, model, features, CARD)
+    with pytest.raises(MotifairError, match="not all finite numbers"):
+        load_model(tmp_path / "m")
+
+
+@pytest.mark.parametrize(("hidden", "layers"), [(10**9, 3), (64, 10**9), (0, 3), (-4, -4)])
+def test_a_card_of_a_network_that_cannot_be_is_refused_at_once(
+    hidden: int, layers: int, tmp_path: Path
+) -> None:
+    save_model(tmp_path / "m", *_changed(trained(GRAPHS, "gin", "label")), CARD)
+    card = json.loads((tmp_path / "m" / "card.json").read_text())
+    card["network"] |= {"hidden": hidden, "layers": layers}
+    (tmp_path / "m" / "card.json").write_text(json.dumps(card))
+    with pytest.raises(MotifairError, match="the tensors are not those of this network"):
+        load_model(tmp_path / "m")
+
+
+def _changed(made: Any) -> Any:
+    model, weights, features = made
+    return weights, model, features

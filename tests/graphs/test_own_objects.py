@@ -290,3 +290,12 @@ def test_what_is_not_read_is_named(graphs: list[Any], ignored: tuple[str, ...]) 
 def test_a_pyg_class_may_be_a_plain_number() -> None:
     plain = Data(edge_index=torch.tensor([[0], [1]]), y=1, num_nodes=2)
     assert from_objects("mine", [pair(), plain]).target.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "edge_index", [torch.tensor([[0.5], [1.0]]), torch.zeros(3, 1).long(), torch.zeros(2).long()]
+)
+def test_an_edge_index_of_another_form_is_refused(edge_index: torch.Tensor) -> None:
+    graph = Data(edge_index=edge_index, y=torch.tensor([0]), num_nodes=2)
+    with pytest.raises(MotifairError, match="two rows of whole numbers"):
+        from_objects("mine", [pair(), graph])

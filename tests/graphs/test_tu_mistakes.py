@@ -15,7 +15,7 @@ from graphs.graph_samples import write_parts
 from motifair.errors import MotifairError
 from motifair.graphs.features import fit_features
 from motifair.graphs.graph_set import GraphSet
-from motifair.graphs.tu import load_tu
+from motifair.graphs.tu import load_tu, read_tu
 
 OWN: dict[str, str | None] = {
     "A": "1, 2\n2, 1\n3, 4\n4, 3\n",
@@ -272,3 +272,10 @@ def test_an_impossible_download_names_the_ways_out(
         match=r"MUTAG could not be downloaded \(ConnectionError\).*MUTAG.zip.*--data-dir",
     ):
         load_tu("MUTAG", tmp_path)
+
+
+def test_a_zip_that_grows_without_bound_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "X.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("X/X_A.txt", "1, 2\n" * 2**24)
+    with pytest.raises(MotifairError, match=r"X_A\.txt in .* would take 83886080 bytes"):
+        read_tu(tmp_path / "X.zip")

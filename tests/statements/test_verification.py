@@ -11,7 +11,9 @@ import pytest
 from books import NAMES, RUN, forge, line, make_run, public_key, sign, terms, write
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from motifair.cli.app import app
 from motifair.consortium.store.ledger import open_ledger
 from motifair.errors import MotifairError
 from motifair.statements.accounts import Accounts
@@ -392,7 +394,39 @@ def test_a_rejected_upload_needs_no_signature_but_a_signature_must_be_good() -> 
 def test_heads_are_kept_line_by_line_and_read_back(tmp_path: Path) -> None:
     path = tmp_path / "heads"
     path.write_text(head_line("r", 0, "ab") + head_line("ü", 3, "cd") + head_line("r", 1, "ef"))
-    assert read_heads(path) == {"r": [(0, "ab"), (1, "ef")], "ü": [(3, "cd")]}
+    assert read_heads(path) == ({"r": [(0, "ab"), (1, "ef")], "ü": [(3, "cd")]}, [])
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_line_of_heads_that_a_full_disk_tore_is_named_and_the_rest_compared(
+    tmp_path: Path, whole: bool
+) -> None:
+    entries, path, place = make_run(), tmp_path / "heads.jsonl", str(tmp_path / "ledger.sqlite")
+    write(place, entries)
+    lines = [head_line(RUN, e.number, e.hash) for e in entries]
+    path.write_text("".join(lines[:2]) + lines[2][:20] + "\n" * whole + "".join(lines[3:]))
+    command = ["ledger", "verify", "--ledger", place, "--heads", str(path)]
+    ended = CliRunner().invoke(app, command)
+    assert ended.exit_code == 0
+    assert "heads.jsonl: line 3 cannot be read and was not compared" in ended.output
+    assert f"the heads reach entry {entries[-1].number}" in ended.output
+    flipped = lines[-1].replace(entries[-1].hash[:4], "0" * 4)
+    path.write_text("".join(lines[:-1]) + flipped)
+    ended = CliRunner().invoke(app, command)
+    assert ended.exit_code == 1
+    assert f"entry {entries[-1].number}" in ended.output
+
+
+def test_what_is_left_of_the_budget_after_the_last_round_is_said() -> None:
+    books = Accounts(RUN)
+    entries = [books.agree(terms(rounds=2, signed=False, quorum=4))]
+    books.add(entries[0])
+    for said in ("carried over to the next round", "stays with the operator"):
+        entries.append(books.settle([line(n, 0.25, "absent") for n in NAMES]))
+        books.add(entries[-1])
+        (note,) = [n for n in verify(entries).notes if "not settled" in n]
+        assert note.startswith(f"{100 * books.round}.00 EUR")
+        assert said in note
 
 
 @pytest.mark.parametrize("text", ["nonsense", "[]", '{"run": "r"}', "\x00"])

@@ -46,7 +46,11 @@ def verify(
     """Recompute chain, payoffs and signatures; exit code 1 names the first row that differs."""
     from motifair.statements.verification import read_heads, verify_run
 
-    kept = None if heads is None else read_heads(heads)
+    kept = None
+    if heads is not None:
+        kept, damaged = read_heads(heads)
+        for place in damaged:
+            typer.echo(f"{heads}: line {place} cannot be read and was not compared.", err=True)
     operator = read_operator(operator_key)
     with _open(ledger, run) as opened:
         names = sorted({*opened.runs(), *(kept or {})})

@@ -20,6 +20,7 @@ from motifair.consortium.member_data import MemberData
 from motifair.consortium.privacy import NOISE_KEY, check_task, noise_secret, reveal
 from motifair.consortium.terms import NAME, FederationTerms
 from motifair.consortium.wire import (
+    AGREE,
     FINISH,
     JOIN,
     TRAIN,
@@ -37,6 +38,8 @@ from motifair.federation.state import agent_tensors, read_agents
 from motifair.federation.tensor_file import DamagedFileError, read_tensors, write_tensors
 from motifair.learning.randomness import stream_keys
 from motifair.methods import make_method
+from motifair.statements.entry import AgreedTerms, terms_digest
+from motifair.statements.signatures import is_signed
 from motifair.statements.verification import head_line, signed_message
 
 logger = logging.getLogger(__name__)
@@ -62,7 +65,9 @@ class StoredRound:
 
 
 class MemberAgent:
-    """One member's agent; `sign` signs with its key, `seed` is its secret."""
+    """One member's agent; `sign` signs with its key, `seed` is its secret, `operator` is the public
+    key of the operator, if it is known.
+    """
 
     def __init__(
         self,
@@ -73,7 +78,9 @@ class MemberAgent:
         *,
         sign: Callable[[bytes], bytes],
         seed: int,
+        operator: str = "",
     ) -> None:
+        self.operator = operator
         self.name, self.terms, self.data, self.folder = name, terms, data, folder
         self.sign, self._seed = sign, digest(str(seed).encode())
         self.method = make_method(terms.config)
@@ -96,6 +103,8 @@ class MemberAgent:
         """Return the sealed answer to a task of the server."""
         download = Download.decode(task)
         self._check(download)
+        if download.task == AGREE:
+            return seal(b"", self._agree(download))
         path = self._path(download.run, download.round)
         stored = self._stored(path)
         if stored is None or stored.task != digest(task):
@@ -132,8 +141,27 @@ class MemberAgent:
             raise MotifairError(f"a task for '{download.agent}' came to '{self.name}'")
         if download.terms != self.terms.digest:
             raise MotifairError(OTHER_TERMS)
-        if download.task not in (JOIN, TRAIN, FINISH):
+        if download.task not in (JOIN, TRAIN, FINISH, AGREE):
             raise MotifairError(f"there is no task '{download.task}'")
+
+    def _agree(self, download: Download) -> bytes:
+        """Sign terms that were changed if they are those in this member's kit.
+
+        Who else takes part may differ: members come and go.
+        """
+        try:
+            changed = AgreedTerms.from_json(download.changed)
+        except ValueError as error:
+            raise MotifairError(f"{OTHER_TERMS}: {error}") from None
+        mine = self.terms.with_members(changed.members)
+        if mine.for_ledger(changed.members, self.operator or changed.operator) != changed:
+            raise MotifairError(OTHER_TERMS)
+        about = (download.run, download.round, self.name)
+        message = signed_message(*about, terms_digest(download.changed), download.head)
+        signature = self.sign(message)
+        if not is_signed(changed.members.get(self.name, ""), signature.hex(), message):
+            raise MotifairError(f"{OTHER_TERMS}: they name another key of this member")
+        return signature
 
     def _refuse_lost(self, download: Download) -> None:
         """Refuse a run that was answered before if its noise key or its rounds are lost: with a new
@@ -145,7 +173,9 @@ class MemberAgent:
         kept = bool(self._rounds(run))
         whole = kept and (self.folder / run / NOISE_KEY).exists()
         heads = self.folder / HEADS
-        answered = kept or (heads.exists() and f'"run": "{run}"' in heads.read_text())
+        answered = kept or (
+            heads.exists() and f'"run": "{run}"' in heads.read_text(errors="replace")
+        )
         if not whole and (answered or download.task != JOIN):
             raise MotifairError(
                 f"the noise key of run {run}, or the count of its answers, is lost; answering "
@@ -260,6 +290,8 @@ class MemberAgent:
         """Append the head of the ledger to the file that `ledger verify --heads` reads."""
         if download.head:
             with (self.folder / HEADS).open("a") as file:
+                if _torn(self.folder / HEADS):  # the disk was full: that line alone is lost
+                    file.write("\n")
                 file.write(head_line(download.run, download.number, download.head))
                 file.flush()
                 os.fsync(file.fileno())
@@ -299,6 +331,13 @@ class MemberAgent:
 def _without_head(answer: bytes) -> bytes:
     """Return what an answer reveals: after a change of terms it names another head."""
     return replace(Upload.decode(unseal(answer)[0]), head="").encode()
+
+
+def _torn(path: Path) -> bool:
+    """Return whether the last line of a file was not written to its end."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 1))
+        return file.read() not in (b"", b"\n")
 
 
 def _tensor(array: np.ndarray | None) -> Tensor:

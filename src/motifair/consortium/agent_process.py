@@ -23,7 +23,7 @@ from motifair.export.model import save_model
 from motifair.files import write_atomic, write_private
 from motifair.graphs.read import read_graphs
 from motifair.learning.process import keep_freed_memory
-from motifair.statements.signatures import public_text
+from motifair.statements.signatures import public_text, read_public
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
@@ -70,7 +70,9 @@ def make_handler(name: str, settings: dict[str, Any]) -> Callable[[bytes], bytes
     terms, data, seed = _prepared(name, settings)
     state = Path(settings["state"])
     key = own_key(Path(settings["kit"]))
-    agent = MemberAgent(name, terms, data, state, sign=signer(key), seed=seed)
+    public = Path(settings["kit"]) / "local" / "operator.pub"
+    operator = read_public(public) if public.exists() else ""  # kits of 0.1 had none
+    agent = MemberAgent(name, terms, data, state, sign=signer(key), seed=seed, operator=operator)
 
     def handle(task: bytes) -> bytes:
         began = time.monotonic()

@@ -75,7 +75,7 @@ def recompute(
         joined = _uploads(coordinator, read, 0, {n: tasks[n] for n in new}, None)
         if checkpoint is None:
             return coordinator.open(joined, accounts)
-        return coordinator.change(checkpoint, joined, accounts)
+        return coordinator.change(checkpoint, joined, accounts, agreed.signatures)
     if checkpoint is None:
         raise MotifairError("The ledger does not start with terms; verify it first.")
     coordinator = _coordinator(_as_agreed(terms, accounts.agreed), entry.run, accounts.agreed)
@@ -88,9 +88,7 @@ def recompute(
 
 def _as_agreed(terms: FederationTerms, agreed: AgreedTerms) -> FederationTerms:
     """Return the terms with the members and quorum of an entry with terms."""
-    config = replace(terms.config, agents=len(agreed.members))
-    members = tuple(sorted(agreed.members))
-    return replace(terms, members=members, quorum=agreed.quorum, config=config)
+    return replace(terms.with_members(agreed.members), quorum=agreed.quorum)
 
 
 def _coordinator(terms: FederationTerms, run: str, agreed: AgreedTerms) -> Coordinator:

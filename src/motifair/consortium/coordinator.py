@@ -22,7 +22,17 @@ from motifair.consortium.member_data import make_model
 from motifair.consortium.privacy import longest
 from motifair.consortium.terms import FederationTerms
 from motifair.consortium.validation import Accepted, Shape, open_upload
-from motifair.consortium.wire import FINISH, JOIN, TRAIN, BadRecordError, Download, Upload, digest
+from motifair.consortium.wire import (
+    AGREE,
+    FINISH,
+    JOIN,
+    TRAIN,
+    BadRecordError,
+    Download,
+    Upload,
+    digest,
+    unseal,
+)
 from motifair.errors import MotifairError
 from motifair.federation.belief import GraphSummary, believed_graphs, graph_weights
 from motifair.federation.contract import check_round
@@ -38,7 +48,8 @@ from motifair.methods import make_method
 from motifair.motifs.vocabulary import MotifIndex
 from motifair.motifs.wiring import measure_count
 from motifair.statements.accounts import Accounts
-from motifair.statements.entry import AgreedTerms, Entry, Line, clean_reason
+from motifair.statements.entry import AgreedTerms, Entry, Line, clean_reason, terms_digest
+from motifair.statements.verification import signed_message
 
 MOST_BYTES_TO_JOIN = 2**28
 
@@ -134,12 +145,32 @@ class Coordinator:
         tasks = self._tasks(roster, state, downloads, entry, set())
         return _checkpoint(roster, state, tasks, entry)
 
-    def change(
-        self, checkpoint: RunCheckpoint, accepted: Mapping[str, Accepted], accounts: Accounts
-    ) -> RunCheckpoint:
-        """Return the checkpoint to continue from with other members, terms or keys.
+    def proposals(self, accounts: Accounts) -> dict[str, bytes]:
+        """Return the tasks that ask all members to sign the changed terms."""
+        terms, head = self.agreed.to_json(), accounts.head
+        tasks = {n: self._task(n, AGREE, accounts.round) for n in self.terms.members}
+        return {n: replace(t, changed=terms, head=head).encode() for n, t in tasks.items()}
 
-        `accepted` has the uploads with which new members joined. A new member starts with the value
+    def is_signed(self, proposal: bytes, answer: bytes) -> bool:
+        """Return whether the answer to a proposal is the member's signature of it."""
+        task = Download.decode(proposal)
+        about = (task.run, task.round, task.agent, terms_digest(task.changed), task.head)
+        try:
+            return self.verify(task.agent, signed_message(*about), unseal(answer)[1])
+        except BadRecordError:
+            return False
+
+    def change(
+        self,
+        checkpoint: RunCheckpoint,
+        accepted: Mapping[str, Accepted],
+        accounts: Accounts,
+        signatures: Mapping[str, str],
+    ) -> RunCheckpoint:
+        """Return the checkpoint to continue from with other members or terms.
+
+        `accepted` has the uploads with which new members joined, `signatures` (hex) are those of
+        all members under the terms. A new member starts with the value
         1/N; the values of the others are scaled to add up to the rest. Motifs of former members
         alone are dropped.
         """
@@ -150,7 +181,7 @@ class Coordinator:
         state = checkpoint.server
         if roster != checkpoint.roster:
             state = self._carry_over(checkpoint, roster, server)
-        entry = accounts.agree(self.agreed)
+        entry = accounts.agree(replace(self.agreed, signatures=dict(signatures)))
         nothing = torch.zeros(len(roster), len(state.weights))
         downloads = Downloads(nothing, torch.ones(len(roster)), *server.for_agents(state))
         tasks = self._tasks(roster, state, downloads, entry, set(new))

@@ -45,7 +45,13 @@ def prepare_member_data(
 
     `key` is that of the federation's fingerprints.
     """
-    graphs = conform(graphs, schema)
+    try:
+        graphs = conform(graphs, schema)
+    except MotifairError as error:  # the sample may have lacked a rare label
+        raise MotifairError(
+            f"{error} If the graphs are right, ask the operator for terms whose [schema] is made "
+            "from a sample with every label and class."
+        ) from error
     method = make_method(config)
     features = schema.encoding()
     model = make_model(config, schema)

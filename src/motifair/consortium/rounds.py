@@ -12,6 +12,7 @@ entries.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from motifair.consortium.store.lease import LedgerUnavailable
 from motifair.consortium.store.ledger import Ledger
 from motifair.consortium.transports import Transport
 from motifair.consortium.validation import Accepted
+from motifair.consortium.wire import unseal
 from motifair.errors import MotifairError
 from motifair.files import write_atomic, write_json
 from motifair.statements.accounts import Accounts
@@ -134,10 +136,33 @@ class RunDriver:
         return self._save(self.coordinator.open(joined, self._accounts()))
 
     def _change(self, checkpoint: RunCheckpoint) -> RunCheckpoint:
-        """Let new members join; return the checkpoint with the new members, terms and keys."""
+        """Let new members join and all sign; return the checkpoint with the new terms."""
         before = {j.name for j in checkpoint.roster}
         joined = self._join([n for n in self.coordinator.terms.members if n not in before])
-        return self._save(self.coordinator.change(checkpoint, joined, self._accounts()))
+        accounts = self._accounts()
+        signatures = self._consent(accounts) if accounts.agreed.operator else {}
+        return self._save(self.coordinator.change(checkpoint, joined, accounts, signatures))
+
+    def _consent(self, accounts: Accounts) -> dict[str, str]:
+        """Ask all members to sign the changed terms; refuse to continue without one of them."""
+        tasks = self.coordinator.proposals(accounts)
+        signed: dict[str, str] = {}
+        reasons: dict[str, str] = {}
+        for _ in range(JOIN_TRIES):
+            replies, reasons = self._exchange(
+                accounts.round, {n: t for n, t in tasks.items() if n not in signed}
+            )
+            for name, answer in replies.items():
+                if self.coordinator.is_signed(tasks[name], answer):
+                    signed[name] = unseal(answer)[1].hex()
+            if len(signed) == len(tasks):
+                return signed
+        name = min(tasks.keys() - signed.keys())
+        raise MotifairError(
+            f"'{name}' did not sign the changed terms ({reasons.get(name, 'not with its key')}); "
+            "hand it the present terms (motifair federation terms) and start its agent, or remove "
+            "it from the federation."
+        )
 
     def _join(self, names: Sequence[str]) -> dict[str, Accepted]:
         """Ask members to join until all of them have; refuse to start without one."""
@@ -187,6 +212,12 @@ class RunDriver:
                 f"'{differing[0]}' agreed to other terms, and too few are left; give members the "
                 "present terms (motifair federation terms) and the same version of motifair, then "
                 "start this again."
+            )
+        if alike := rejected_alike(rejected, len(checkpoint.roster)):
+            raise MotifairError(
+                f"Most uploads of round {checkpoint.round + 1} were rejected for one reason "
+                f"({rejected[alike[0]]}): {', '.join(alike)}. Nothing was written; mend the cause "
+                "(terms, versions, a server's model that diverged), then run this again."
             )
         self._retain(checkpoint.round + 1, {name: replies[name] for name in accepted})
         new, _ = self.coordinator.next(checkpoint, accounts, accepted, rejected, absent)
@@ -264,6 +295,20 @@ class RunDriver:
         folder.mkdir(parents=True, exist_ok=True)
         for name, sealed in replies.items():
             write_atomic(folder / f"{name}.bin", sealed)
+
+
+def rejected_alike(rejected: Mapping[str, str], members: int) -> list[str]:
+    """Return the members rejected for one reason, numbers in it aside, if they are most; else none.
+
+    Then the fault is not one member's, and going on would lose all rounds that are left.
+
+    >>> rejected_alike({"a": "3 bytes", "b": "4 bytes", "c": "cut off"}, 3)
+    ['a', 'b']
+    """
+    alike: dict[str, list[str]] = {}
+    for name, reason in rejected.items():
+        alike.setdefault(re.sub(r"[-+.e\d]*\d", "#", reason), []).append(name)
+    return next((sorted(names) for names in alike.values() if 2 * len(names) > members), [])
 
 
 def _final(reason: str) -> bool:

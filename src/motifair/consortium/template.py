@@ -30,7 +30,8 @@ retain_uploads = true       # keep them for an audit, which recomputes every val
 
 [money]
 currency = "EUR"
-budget = "1000.00"              # paid out in a round
+budget = "1000.00"              # paid out in a round; a round that is not settled leaves its
+                                # budget to the next, the last one to the operator
 max_penalty = "100.00"          # the most a member pays in a round
 max_total_penalty = "1000.00"   # and in total
 

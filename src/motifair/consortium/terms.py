@@ -6,8 +6,8 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Mapping, Set
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
@@ -106,6 +106,11 @@ class FederationTerms:
         """
         about = json.dumps([self.name, self.schema.to_json()], sort_keys=True)
         return int.from_bytes(hashlib.sha256(about.encode()).digest()[:8], "big")
+
+    def with_members(self, members: Iterable[str]) -> FederationTerms:
+        """Return the terms with other members."""
+        names = tuple(sorted(members))
+        return replace(self, members=names, config=replace(self.config, agents=len(names)))
 
     def for_ledger(self, keys: Mapping[str, str], operator: str = "") -> AgreedTerms:
         """Return the terms for the ledger, with the public keys of members and operator."""

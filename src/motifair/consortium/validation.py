@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,6 +19,9 @@ from motifair.consortium.wire import (
 from motifair.statements.verification import signed_message
 
 MOST_GRAPHS = 10**9
+MOST_MOTIFS = 200_000  # all of DD's proteins together have 134,116
+MOTIF = re.compile(r"(bond|ring)( -?[0-9]{1,19}(/-?[0-9]{1,19})?)+")
+LONGEST_MOTIF = 2000  # characters
 MOST_PROTOTYPE = 1e6
 MOST_SHARE = 1.001  # 1, up to rounding
 
@@ -75,6 +79,10 @@ def open_upload(
         raise BadRecordError("an agreement that is not from -1 to 1")
     if list(upload.motifs) != sorted(set(upload.motifs)):
         raise BadRecordError("motifs that are not in order, once each")
+    if len(upload.motifs) > MOST_MOTIFS:
+        raise BadRecordError(f"{len(upload.motifs)} motifs, where {MOST_MOTIFS} are the most")
+    if not all(len(m) <= LONGEST_MOTIF and MOTIF.fullmatch(m) for m in upload.motifs):
+        raise BadRecordError("a motif that is neither a bond nor a ring")
     if not (task.task == JOIN) <= upload.graphs <= MOST_GRAPHS:
         raise BadRecordError("a number of training graphs that cannot be")
     _check_arrays(upload, shape(upload), max_norm)

@@ -20,7 +20,7 @@ from safetensors.numpy import load, save
 
 SCHEMA = 3
 LARGEST_MODEL = 10**9  # parameters
-JOIN, TRAIN, FINISH = "join", "train", "finish"
+JOIN, TRAIN, FINISH, AGREE = "join", "train", "finish", "agree"
 
 Floats = NDArray[np.float32]
 _KINDS: Mapping[str, Any] = {"str": str, "int": int, "float": float, "tuple[str, ...]": tuple}
@@ -92,10 +92,12 @@ class Download(_Record):
     hash of the last entry of the ledger (`head`). `weights` `(D,)` replaces the shared part of its
     model, for an agent that was absent.
 
-    `terms` is the digest of the agreed terms.
+    `terms` is the digest of the agreed terms. `changed` are the terms, as for the ledger, that a
+    member is asked to sign after a change.
     """
 
     terms: str
+    changed: str = ""
     number: int = -1
     head: str = ""
     retained: float = 1.0

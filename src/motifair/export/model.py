@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
@@ -127,6 +128,8 @@ def load_model(folder: str | Path) -> Exported:
         features, schema = _read_schema(card)
         network = card["network"]
         sizes = [int(network["hidden"]), int(network["layers"])]
+        if not 0 < sizes[0] * sizes[1] <= len(content):  # before a network of any size is made
+            raise ValueError("the tensors are not those of this network")
         sizes += [features.edges] if features.edges else []
         model = NETWORKS[network["name"]](features.width, len(schema.classes), *sizes)
         tensors = load(content)
@@ -192,7 +195,10 @@ def _row(model: Model, tensors: dict[str, Tensor]) -> Tensor:
     shapes = {n: tuple(reversed(s)) for n, s in zip(layout.names, layout.shapes, strict=True)}
     if {name: tuple(t.shape) for name, t in tensors.items()} != shapes:
         raise ValueError("the tensors are not those of this network")
-    return layout.from_state_dict(tensors)
+    row = layout.from_state_dict(tensors)
+    if not torch.isfinite(row).all():
+        raise ValueError("its weights are not all finite numbers")
+    return row
 
 
 def _network(model: Model) -> str:

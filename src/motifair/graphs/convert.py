@@ -108,7 +108,13 @@ def _pyg(name: str, number: int, graph: Any) -> dict[str, Any]:
             f"Graph {number} of {name} is neither a NetworkX graph with graph['y'] nor a PyG Data "
             "with edge_index and y; give it a class."
         )
-    edges = as_array(graph.edge_index).T.astype(np.int64)
+    listed = as_array(graph.edge_index)
+    if listed.size and (listed.dtype.kind not in "iu" or listed.ndim != 2 or len(listed) != 2):
+        raise MotifairError(
+            f"Graph {number} of {name} has an edge_index of type {listed.dtype} and shape "
+            f"{listed.shape}; give it two rows of whole numbers."
+        )
+    edges = listed.T.astype(np.int64)
     nodes = int(graph.num_nodes)
     _within(name, number, edges, nodes)
     x = None if graph.x is None else _columns(as_array(graph.x))

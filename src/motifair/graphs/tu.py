@@ -19,6 +19,7 @@ from motifair.files import write_atomic
 from motifair.graphs.graph_set import GraphSet, lost_edges, whole_numbers
 
 DATA_VARIABLE = "MOTIFAIR_DATA"
+MOST_EXPANSION, SMALL = 200, 2**26  # of a file in a zip: times its size there; bytes of any file
 
 # Exceptions of the standard library for corrupt data, unknown compression and encrypted files.
 ZIP_ERRORS = (
@@ -211,6 +212,12 @@ def zip_reader(path: Path, stack: contextlib.ExitStack) -> tuple[str, Reader]:
     if len(members) != 1:
         raise MotifairError(f"{path} holds no TU dataset: it needs exactly one file NAME_A.txt.")
     stem = members[0].removesuffix("_A.txt")
+    for info in archive.infolist():
+        if info.file_size > max(MOST_EXPANSION * info.compress_size, SMALL):
+            raise MotifairError(
+                f"{info.filename} in {path} would take {info.file_size} bytes; unpack the archive "
+                "and name the folder, if it is to be trusted."
+            )
 
     def read(part: str) -> bytes | None:
         member = f"{stem}_{part}.txt"

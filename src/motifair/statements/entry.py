@@ -34,7 +34,8 @@ class AgreedTerms:
     smallest unit of `currency`, which has `digits` decimal places. `members` maps each member to
     its public key (PEM), '' where uploads are not signed. `pays` is `value` (E5) or `equal`, the
     same for everyone present. `operator` is the public key (PEM) that entries are signed with, ''
-    in simulations and in ledgers of motifair 0.1.
+    in simulations and in ledgers of motifair 0.1. `signatures` are those of the members under terms
+    that were changed in a run; the others have none.
 
     >>> terms = AgreedTerms({"a": "", "b": ""}, 10_000, 2, "EUR", 0, 0, 5, 2, "motifair")
     >>> AgreedTerms.from_json(terms.to_json()) == terms
@@ -53,19 +54,21 @@ class AgreedTerms:
     pays: Literal["value", "equal"] = "value"
     config: dict[str, Any] = field(default_factory=dict)
     operator: str = ""
+    signatures: dict[str, str] = field(default_factory=dict, compare=False)
 
     def to_json(self) -> str:
         """Return the canonical JSON that an entry holds."""
         content = asdict(self)
-        if not self.operator:
-            del content["operator"]
+        for name in ("operator", "signatures"):
+            if not content[name]:
+                del content[name]
         return canonical(finite(content))
 
     @classmethod
     def from_json(cls, text: str) -> AgreedTerms:
         """Read the JSON of an entry; raise ValueError with the reason if it is invalid."""
         try:
-            content = {"operator": ""} | json.loads(text)
+            content = {"operator": "", "signatures": {}} | json.loads(text)
             terms = cls(**{f.name: content[f.name] for f in fields(cls)})
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"the terms cannot be read ({error!r})") from None
@@ -76,8 +79,9 @@ class AgreedTerms:
     def flaws(self) -> Iterator[str]:
         """Yield a sentence for each invalid value."""
         members = self.members if isinstance(self.members, dict) else {}
+        signed = self.signatures if isinstance(self.signatures, dict) else {"": None}
         texts = (self.currency, self.method, self.operator, *members, *members.values())
-        if not members or not all(isinstance(text, str) for text in texts):
+        if not members or not all(isinstance(text, str) for text in (*texts, *signed.values())):
             yield "the terms need members with their keys, a currency and a method"
         for name in ("budget", "digits", "max_penalty", "max_total_penalty", "rounds", "quorum"):
             if not _is_count(getattr(self, name)):
@@ -208,6 +212,15 @@ class Entry:
         if not self.position:
             del plain["position"]
         return plain | {"lines": [_plain(line) for line in self.lines]}
+
+
+def terms_digest(text: str) -> str:
+    """Return the SHA-256 of the terms of an entry without members' signatures, which sign it.
+
+    >>> terms_digest('{"budget": 1, "signatures": {"a": "00"}}') == terms_digest('{"budget": 1}')
+    True
+    """
+    return _digest({k: v for k, v in json.loads(text).items() if k != "signatures"})
 
 
 def clean_reason(text: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from motifair.errors import MotifairError
 from motifair.statements.accounts import Accounts
-from motifair.statements.entry import AgreedTerms, Entry, Line
+from motifair.statements.entry import AgreedTerms, Entry, Line, decimal, terms_digest
 
 Head = tuple[int, str]
 NOT_SIGNED = "it is not signed by the operator"
@@ -109,6 +109,7 @@ class Verification:
         try:
             _check(entry, books, self.kept)
             _check_operator(entry, books, self.operator)
+            _check_consent(entry, books)
             books.add(entry)
         except _MismatchError as misfit:
             self.finding = Mismatch(entry.number, entry.round, misfit.agent, misfit.what)
@@ -134,6 +135,15 @@ class Verification:
     def _notes(self) -> Iterator[str]:
         yield from self._about_heads()
         yield from self._about_signatures()
+        books = self.books
+        if books.carried:
+            amount = f"{decimal(books.carried, books.agreed.digits)} {books.agreed.currency}"
+            over = books.round >= books.agreed.rounds
+            yield f"{amount} of rounds that were not settled " + (
+                "was paid to nobody: after the last round it stays with the operator"
+                if over
+                else "is carried over to the next round"
+            )
 
     def _about_heads(self) -> Iterator[str]:
         last = self.books.entries - 1
@@ -267,6 +277,20 @@ def _check_terms(entry: Entry, books: Accounts) -> None:
         )
 
 
+def _check_consent(entry: Entry, books: Accounts) -> None:
+    """Require that all members signed terms that were changed, with the keys that they had."""
+    before = books.terms
+    if entry.kind != "terms" or before is None or not before.operator:
+        return
+    terms, digest = AgreedTerms.from_json(entry.terms), terms_digest(entry.terms)
+    for name, key in sorted(terms.members.items()):
+        if before.members.get(name, key) != key:
+            raise _MismatchError("the changed terms have another key of this member", name)
+        message = signed_message(entry.run, entry.round, name, digest, entry.previous)
+        if key and not _is_signed(key, terms.signatures.get(name, ""), message):
+            raise _MismatchError("it did not sign the changed terms", name)
+
+
 def _check_round(entry: Entry, books: Accounts) -> None:
     terms = books.agreed
     _compare("round", entry.round, books.round + 1)
@@ -342,17 +366,25 @@ def head_line(run: str, number: int, digest: str) -> str:
     return json.dumps({"run": run, "number": number, "hash": digest}) + "\n"
 
 
-def read_heads(path: Path) -> dict[str, list[Head]]:
-    """Read a member's file of heads: for each run, pairs (number, hash) of entries."""
+def read_heads(path: Path) -> tuple[dict[str, list[Head]], list[int]]:
+    """Read a member's file of heads: for each run, pairs (number, hash) of entries; and the numbers
+    of the lines that cannot be read, as a full disk leaves them.
+    """
     heads: dict[str, list[Head]] = {}
+    damaged = []
     try:
-        for text in path.read_text().splitlines():
-            kept = json.loads(text)
-            heads.setdefault(str(kept["run"]), []).append((int(kept["number"]), str(kept["hash"])))
+        lines = path.read_text(errors="replace").splitlines()
     except FileNotFoundError:
         raise MotifairError(f"There is no file {path} with heads.") from None
-    except (ValueError, KeyError, TypeError, OSError):
+    for place, text in enumerate(lines, 1):
+        try:
+            kept = json.loads(text)
+            head = int(kept["number"]), str(kept["hash"])
+            heads.setdefault(str(kept["run"]), []).append(head)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            damaged.append(place)
+    if damaged and not heads:
         raise MotifairError(
             f"{path} is not a file of heads: each of its lines is JSON with run, number and hash."
-        ) from None
-    return heads
+        )
+    return heads, damaged

@@ -84,7 +84,9 @@ class TestBeforeAnythingIsStarted:
         for file in graphs.iterdir():
             file.rename(file.with_name(file.name.replace(FIRST, "mine")))
         assert start(graphs) == 2
-        assert "has a node with label 77, but" in sentence(capsys)
+        said = sentence(capsys)
+        assert "has a node with label 77, but" in said
+        assert "ask the operator for terms whose [schema] is made from a sample with every" in said
 
     def test_attributes_of_another_width(self, start, kits, tmp_path, capsys) -> None:
         graphs, kit = tmp_path / "mine", tmp_path / FIRST

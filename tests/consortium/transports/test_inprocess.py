@@ -35,3 +35,8 @@ def test_a_reply_after_the_deadline_is_a_failure_of_that_agent_alone():
     replies, failures = InProcess(handlers).exchange({"slow": b"1", "fast": b"2"}, deadline=0.02)
     assert replies == {"fast": b"2"}
     assert failures == {"slow": "did not reply within 0.02 s"}
+
+
+def test_a_failure_does_not_tell_where_a_member_keeps_its_files():
+    error = MotifairError("/home/eve/graphs of bank a/state/run-1/noise.key cannot be written (x).")
+    assert describe_failure(error) == "graphs of bank noise.key cannot be written (x)."

@@ -84,8 +84,12 @@ def run_segment(
         name = opened.submit_job(str(Path(folder) / "segment"))
         idle_sites = IdleSites(name, awaited)
         while time.monotonic() < end:
-            if done and done():
-                return SegmentResult("done", name)
+            try:
+                if done and done():
+                    return SegmentResult("done", name)
+            except BaseException:  # Ctrl-C, say: rounds do not go on behind the operator's back
+                _abort(admin_kit, name)
+                raise
             try:
                 opened = opened or stack.enter_context(session(admin_kit))
                 if result := _ended(opened, name, began):
@@ -97,9 +101,14 @@ def run_segment(
                 opened = None
                 stack.close()
             time.sleep(POLL)
-    with contextlib.suppress(MotifairError), session(admin_kit) as opened:
-        opened.abort_job(name)
+    _abort(admin_kit, name)
     return SegmentResult("timeout", name, "it was still running, and was aborted")
+
+
+def _abort(admin_kit: Path, job: str) -> None:
+    """End a job, if the server can be reached."""
+    with contextlib.suppress(MotifairError), session(admin_kit) as opened:
+        opened.abort_job(job)
 
 
 def _clear(opened: Session, end: float) -> None:
