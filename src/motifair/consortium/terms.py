@@ -140,7 +140,7 @@ def read_terms(path: Path) -> FederationTerms:
         raise MotifairError(
             f"{path} cannot be read: {reason}; create it with: motifair federation init."
         ) from error
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise MotifairError(f"{path} is not valid TOML: {error}.") from error
     return make_terms(content)
 

@@ -147,7 +147,7 @@ class Schema:
             )
             mean, scale = (tuple(map(float, content.get(n, ()))) for n in ("mean", "scale"))
             return cls(str(content["features"]), columns, classes, width, mean, scale, edges)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise MotifairError(
                 "A schema needs features, and columns, classes and width in whole numbers, and "
                 "where it has them edges in whole numbers, mean and scale in numbers; fix it."

@@ -23,12 +23,18 @@ class LedgerUnavailable(MotifairError):  # noqa: N818 - a state, and it may pass
     """The database is temporarily unavailable; the operation can be retried."""
 
 
-def database_error(name: str, error: exc.DBAPIError) -> MotifairError:
+# What a driver raises: its own errors, and that damaged bytes of a file are not text.
+DRIVER_ERRORS = (exc.DBAPIError, UnicodeDecodeError)
+
+
+def database_error(name: str, error: exc.DBAPIError | UnicodeDecodeError) -> MotifairError:
     """Return a database error as a MotifairError.
 
     Temporary errors are `LedgerUnavailable`: no connection, a locked file, a full disk. A missing
     privilege, or a file that is not a database, is not.
     """
+    if isinstance(error, UnicodeDecodeError):
+        return MotifairError(f"The ledger {name} is damaged ({error.reason}); restore a backup.")
     first = (str(error.orig).strip().splitlines() or ["no reason given"])[0].rstrip(".")
     if isinstance(error, exc.OperationalError | exc.InterfaceError) or error.connection_invalidated:
         return LedgerUnavailable(

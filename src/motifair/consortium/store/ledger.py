@@ -21,7 +21,13 @@ try:
     from sqlalchemy import URL, Connection, Engine, exc, make_url
 
     from motifair.consortium.store import migrations
-    from motifair.consortium.store.lease import AdvisoryLease, FileLease, Lease, database_error
+    from motifair.consortium.store.lease import (
+        DRIVER_ERRORS,
+        AdvisoryLease,
+        FileLease,
+        Lease,
+        database_error,
+    )
 except ModuleNotFoundError as error:
     raise missing("ledger", "A ledger", error.name) from error
 
@@ -187,7 +193,7 @@ class Ledger:
         try:
             with self.engine.connect() as connection:
                 yield connection
-        except exc.DBAPIError as error:
+        except DRIVER_ERRORS as error:
             raise database_error(self.name, error) from error
 
 
@@ -206,7 +212,7 @@ def open_ledger(where: str | Path, *, write: bool) -> Ledger:
                 revision = migrations.upgrade(connection, name)
             else:
                 revision = migrations.check(connection, name)
-    except exc.DBAPIError as error:
+    except DRIVER_ERRORS as error:
         engine.dispose()
         raise database_error(name, error) from error
     except MotifairError:

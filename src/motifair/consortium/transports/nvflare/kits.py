@@ -16,7 +16,8 @@ import json
 import logging
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -254,18 +255,32 @@ def check_names(admin: str, members: Sequence[str]) -> None:
         raise MotifairError(f"Two members are called {sorted(twice)[0]}. Give each its own name.")
 
 
+@contextmanager
+def damaged_kit(kit: Path) -> Iterator[None]:
+    """Turn what damaged files of a kit raise while they are read into one sentence."""
+    try:
+        yield
+    except (OSError, LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise MotifairError(
+            f"The startup kit {kit} is damaged ({type(error).__name__}: {error}); copy it again, "
+            "or ask the operator for a renewed one."
+        ) from error
+
+
 def certificate(kit: Path) -> x509.Certificate:
     """Read the certificate of a kit."""
     path = next((p for p in kit.glob("startup/*.crt")), None)
     if path is None:
         raise MotifairError(f"{kit} is not a startup kit: it has no certificate in startup/.")
-    return x509.load_pem_x509_certificate(path.read_bytes())
+    with damaged_kit(kit):
+        return x509.load_pem_x509_certificate(path.read_bytes())
 
 
 def name_of(kit: Path) -> str:
     """Return the name in a kit's certificate, which does not depend on its folder."""
-    common = certificate(kit).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-    return str(common[0].value)
+    with damaged_kit(kit):
+        common = certificate(kit).subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        return str(common[0].value)
 
 
 def check_certificate(kit: Path) -> None:

@@ -22,6 +22,7 @@ from motifair.consortium.transports.nvflare.kits import (
     SERVER,
     check_certificate,
     check_version,
+    damaged_kit,
     name_of,
     set_state_paths,
 )
@@ -149,13 +150,20 @@ def address(kit: Path) -> tuple[str, int]:
     raise MotifairError(f"{kit} is not a startup kit: it has no startup/fed_*.json.")
 
 
+def check_kit(kit: Path) -> None:
+    """Refuse a kit that is damaged, expired, or of another version."""
+    with damaged_kit(kit):
+        address(kit)
+        check_certificate(kit)
+        check_version(kit)
+
+
 def _start(kit: Path, part: str, program: str, local: dict[str, Any]) -> EngineProcess:
     """Start a program of the engine in the kit's folder, with its log in a file."""
     kit = kit.resolve()
     if re.search(r"\s", str(kit)):
         raise MotifairError(f"The engine cannot work in '{kit}'. Use a path without spaces.")
-    check_certificate(kit)
-    check_version(kit)
+    check_kit(kit)
     check_free(kit)
     end_engine(kit)  # workers left by a dead server or site
     if part == "server":
