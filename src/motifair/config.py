@@ -175,8 +175,9 @@ class Config:
     )
     metric: str = option(
         "auto",
-        "how predictions are judged; `auto` is accuracy for classes, ROC-AUC for binary tasks and "
-        "RMSE for a regression",
+        "how predictions are judged: `accuracy`, `balanced-accuracy`, `f1`, `roc-auc` or `pr-auc` "
+        "of classes and binary tasks, `rmse` or `mae` of a regression; `auto` is accuracy, roc-auc "
+        "for binary tasks and rmse",
         choices=(
             "auto",
             "accuracy",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 
 from motifair.errors import MotifairError
 from motifair.graphs.graph_set import GraphSet
+from motifair.graphs.read import read_graphs
 from motifair.graphs.targets import strata
 from motifair.graphs.task import TargetSums, resolve_task, target_scale
+from motifair.graphs.tu import load_tu, write_tu
 
 NAN = np.nan
 
@@ -116,6 +119,15 @@ def test_strata_of_tasks_are_positive_labels_and_of_numbers_quarters() -> None:
     assert strata(np.array([[30.0], [10.0], [NAN], [20.0]]))[0].tolist() == [3, 1, 0, 2]
     both = np.array([[1.0, 100.0], [2.0, 200.0], [3.0, 300.0], [4.0, 400.0]])
     assert strata(both)[0].tolist() == [0, 1, 2, 3]
+
+
+def test_targets_are_written_to_tu_files_and_read_again(tmp_path: Path) -> None:
+    graphs = GraphSet.build("own", [2, 1, 1, 1], [[0, 1]], TASKS)
+    write_tu(graphs, tmp_path / "own")
+    assert not (tmp_path / "own" / "own_graph_labels.txt").exists()
+    for again in (load_tu(str(tmp_path / "own")), read_graphs(tmp_path / "own")):
+        np.testing.assert_array_equal(again.values, TASKS)
+        assert again.ignored == ()
 
 
 numbers = st.floats(-1e3, 1e3) | st.just(NAN)

@@ -94,7 +94,7 @@ Log = Annotated[
 @app.command()
 @config_options(
     "dataset", "smiles", "targets", "method", "agents", "rounds", "splits", "seed", "fixed_split",
-    "partition", "scenario", "profile", "eval_every",
+    "partition", "scenario", "profile", "eval_every", "task", "metric",
 )  # fmt: skip
 def run(
     *,
@@ -132,7 +132,7 @@ def run(
 @app.command()
 @config_options(
     "dataset", "smiles", "targets", "agents", "rounds", "splits", "seed", "partition", "scenario",
-    "profile", splits=5,
+    "profile", "task", "metric", splits=5,
 )  # fmt: skip
 def compare(
     *,

@@ -82,7 +82,11 @@ def info(
     graphs = plan.data.graphs
     about: dict[str, Any] = {
         "graphs": len(graphs),
-        "classes": graphs.classes,
+        **(
+            {"classes": graphs.classes}
+            if graphs.values is None
+            else {"targets": graphs.values.shape[1]}
+        ),
         "mean nodes": round(float(graphs.nodes.mean()), 2),
         "mean edges": round(float(graphs.edges.mean()), 2),
         "node labels": 0 if graphs.node_label is None else len(set(graphs.node_label.tolist())),

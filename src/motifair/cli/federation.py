@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from motifair.consortium.operator_folder import OperatorFolder
     from motifair.consortium.transports.nvflare.processes import EngineProcess
     from motifair.graphs.features import AttributeSums
+    from motifair.graphs.task import TargetSums
+
+T = TypeVar("T")
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -57,6 +60,13 @@ def init(
         str,
         typer.Option(help="Edge labels: auto, label or ignore.", autocompletion=complete.edges),
     ] = "ignore",
+    task: Annotated[
+        str,
+        typer.Option(
+            help="What is predicted: auto, classes, binary or regression.",
+            autocompletion=complete.task,
+        ),
+    ] = "auto",
     sums: Annotated[
         list[Path] | None,
         typer.Option(help="A member's file from `federation sums`; once for each member."),
@@ -65,7 +75,8 @@ def init(
 ) -> None:
     """Write a commented federation.toml, ready to edit.
 
-    Attributes are standardised by the members' --sums, or without them by the sample.
+    Attributes are standardised, and targets that are numbers scaled, by the members' --sums, or
+    without them by the sample.
     """
     from motifair.graphs.dataset import Dataset
     from motifair.graphs.inputs import describe_inputs
@@ -73,13 +84,22 @@ def init(
 
     operator = _operator(folder)
     sample = read_graphs(like)
-    schema = Schema.of(sample, features, edges)
-    if sums:
-        schema = schema.standardised_by([_read_sums(path) for path in sums])
+    schema = Schema.of(sample, features, edges, task)
+    scaled = bool(schema.predicted.scale)
+    if sums and (schema.mean or not scaled):
+        schema = schema.standardised_by([_attribute_sums(path) for path in sums])
+    if sums and scaled:
+        schema = schema.scaled_by([_target_sums(path) for path in sums])
     names = [m.strip() for m in members.split(",")]
     path = operator.write_terms(name, names, schema)
     typer.echo(
-        describe_inputs(Dataset(sample), schema.features, edges=bool(schema.edges), motifs=True)
+        describe_inputs(
+            Dataset(sample),
+            schema.features,
+            edges=bool(schema.edges),
+            motifs=True,
+            task=schema.predicted.kind,
+        )
     )
     typer.echo(f"Wrote {path}. Edit it, then: motifair federation provision --folder {folder}")
 
@@ -89,30 +109,50 @@ def write_sums(
     graphs: Annotated[Path, typer.Option(help="The member's graphs.")],
     out: Annotated[Path, typer.Option(help="The file to write.")],
 ) -> None:
-    """Write the sums of a member's node attributes, for the operator's `init --sums`.
+    """Write the sums of a member's node attributes and targets, for the operator's `init --sums`.
 
-    They are the number of its nodes, and of each attribute the mean and the sum of squares.
+    They are the number of its nodes, and of each attribute the mean and the sum of squares; and of
+    targets that are numbers how many are known, their mean and their sum of squares.
     """
     from motifair.files import write_json
     from motifair.graphs.features import AttributeSums, resolve_features
     from motifair.graphs.read import read_graphs
+    from motifair.graphs.task import TargetSums
 
-    found = read_graphs(graphs)
-    resolve_features(found, "attributes")
-    assert found.attribute is not None
-    write_json(out, AttributeSums.of(found.attribute).to_json())
-    typer.echo(f"Wrote {out}: sums of {found.attribute.shape[1]} attributes, for the operator.")
+    found, words = read_graphs(graphs), []
+    content: dict[str, Any] = {}
+    if found.values is not None:
+        content["targets"] = TargetSums.of(found.values).to_json()
+        words.append(f"{found.values.shape[1]} targets")
+    if found.attribute is not None or not words:
+        resolve_features(found, "attributes")
+        assert found.attribute is not None
+        content |= AttributeSums.of(found.attribute).to_json()
+        words.insert(0, f"{found.attribute.shape[1]} attributes")
+    write_json(out, content)
+    typer.echo(f"Wrote {out}: sums of {' and '.join(words)}, for the operator.")
 
 
-def _read_sums(path: Path) -> AttributeSums:
-    from motifair.files import read_json
+def _attribute_sums(path: Path) -> AttributeSums:
     from motifair.graphs.features import AttributeSums
 
+    return _read_sums(path, "attributes", AttributeSums.from_json)
+
+
+def _target_sums(path: Path) -> TargetSums:
+    from motifair.graphs.task import TargetSums
+
+    return _read_sums(path, "targets", lambda content: TargetSums.from_json(content["targets"]))
+
+
+def _read_sums(path: Path, what: str, parse: Callable[[Any], T]) -> T:
+    from motifair.files import read_json
+
     try:
-        return AttributeSums.from_json(read_json(path))
-    except (OSError, ValueError) as error:
+        return parse(read_json(path))
+    except (OSError, ValueError, LookupError, TypeError) as error:
         raise MotifairError(
-            f"{path} has no sums of attributes; write it with: motifair federation sums."
+            f"{path} has no sums of {what}; write it with: motifair federation sums."
         ) from error
 
 
@@ -421,6 +461,7 @@ def _show(
     from motifair.consortium.rounds import RESULT
     from motifair.consortium.store.export import balance
     from motifair.consortium.store.ledger import open_ledger
+    from motifair.evaluation.metrics import find_metric
     from motifair.files import read_json
 
     with open_ledger(operator.ledger, write=False) as ledger:
@@ -430,6 +471,10 @@ def _show(
     if as_json:
         typer.echo(json.dumps({"members": rows, **(about or {})}))
         return
+    metric = find_metric(result.get("metric", "accuracy"))
+    for row in rows:
+        reached = row.pop("accuracy")
+        row[metric.words] = None if reached is None else metric.sign * reached
     cells = [[number(v) if isinstance(v, float) else str(v) for v in r.values()] for r in rows]
     title = f"Run {run}, {result['rounds']} rounds"
     Console().print(Table([*rows[0]], cells, title, range(1, len(rows[0]))).to_rich())

@@ -26,7 +26,10 @@ def predict(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Predict the class of each graph, with the probability of each class."""
+    """Predict the class of each graph, with the probability of each class.
+
+    Of binary tasks the probability of each, of a regression the numbers.
+    """
     from motifair.errors import MotifairError
     from motifair.export import load_model
     from motifair.export import predict as classify
@@ -64,18 +67,12 @@ def export(
 
 def _json(predictions: Any) -> str:
     """Return predictions as a list with one object for each graph."""
-    rows = [
-        {
-            "graph": int(row["graph"]),
-            "label": int(row["label"]),
-            "probabilities": {
-                str(name).removeprefix("probability "): value
-                for name, value in row.items()
-                if str(name).startswith("probability ")
-            },
-        }
-        for row in predictions.to_dict("records")
-    ]
+    rows = []
+    for row in predictions.to_dict("records"):
+        about = {name: int(row.pop(name)) for name in ("graph", "label") if name in row}
+        prefix = "probability "
+        kind = "probabilities" if all(str(name).startswith(prefix) for name in row) else "values"
+        rows.append({**about, kind: {str(n).removeprefix(prefix): v for n, v in row.items()}})
     return json.dumps(rows, indent=2) + "\n"
 
 

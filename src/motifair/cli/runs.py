@@ -44,6 +44,7 @@ def list_runs(
 def _rows(place: Path) -> Iterator[dict[str, Any]]:
     """Yield the row of a folder, if it is a run, a comparison or an operator's folder."""
     row: dict[str, Any] = {"run": place.name, "accuracy": None, "gain": None}
+    from motifair.evaluation.metrics import find_metric
     from motifair.experiments.compare import FILE, is_comparison
 
     if is_comparison(place):
@@ -58,7 +59,13 @@ def _rows(place: Path) -> Iterator[dict[str, Any]]:
         what = f"{options.get('method')} on {options.get('dataset')}"
         finished = (place / "summary.json").exists()
         mean = _read(place / "summary.json").get("mean", {}) if finished else {}
-        measured = {"accuracy": mean.get("personalised_accuracy"), "gain": mean.get("gain")}
+        reached, metric = mean.get("personalised_accuracy"), find_metric(options.get("metric", ""))
+        if metric.words != "accuracy":
+            what += f", by {metric.words}"
+        measured = {
+            "accuracy": None if reached is None else metric.sign * reached,
+            "gain": mean.get("gain"),
+        }
         state = "finished" if finished else "not finished: motifair resume"
         yield {**row, "what": what, "state": state, **measured}
 

@@ -197,6 +197,7 @@ def _export(agent: MemberAgent, download: Download, upload: Upload) -> None:
         "accuracy": upload.accuracy,
         "ledger_head": download.head,
         "classes": list(agent.terms.schema.classes),
+        "metric": agent.terms.config.metric,
         "privacy": {
             **guarantee(agent.terms.privacy, agent.terms.config.rounds),
             "covers": "what was sent to the server, not this model",

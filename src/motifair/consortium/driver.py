@@ -62,6 +62,7 @@ def _export(coordinator: Coordinator, checkpoint: RunCheckpoint, folder: Path) -
         "rounds": checkpoint.round,
         "ledger_head": checkpoint.entry.hash,
         "classes": list(terms.schema.classes),
+        "metric": terms.config.metric,
         "privacy": {
             **guarantee(terms.privacy, terms.config.rounds),
             "covers": "what was sent to the server, and so this model",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from motifair.config import Config
 from motifair.errors import MotifairError
+from motifair.evaluation.metrics import check_defined, choose_metric
 from motifair.federation.belief import GraphSummary, summarise
 from motifair.federation.members import own_vocabulary
 from motifair.graphs.batch import Shard, make_shard
@@ -17,7 +18,6 @@ from motifair.graphs.graph_set import GraphSet, Ints, ranges
 from motifair.graphs.inputs import Inputs, describe_inputs
 from motifair.graphs.partition import holdout
 from motifair.graphs.read import Schema, conform
-from motifair.graphs.task import CLASSES, Task
 from motifair.learning.randomness import derive_seed
 from motifair.methods import make_method
 from motifair.models import Model
@@ -56,6 +56,8 @@ def prepare_member_data(
     features = schema.encoding()
     model = make_model(config, schema)
     train, test = member_holdout(config, name, graphs, seed)
+    check_defined(model.task, name, graphs.select(test))
+    encoded = model.task.encode(graphs)
     vocabulary = None
     if method.uses_motifs:
         labels = motif_labels(graphs, schema.features)
@@ -66,7 +68,7 @@ def prepare_member_data(
     def shard(chosen: Ints, *, motifs: bool) -> Shard:
         nodes = ranges(graphs.node_start[chosen], graphs.nodes[chosen])
         return make_shard(
-            graphs.select(chosen),
+            encoded.select(chosen),
             features,
             vocabulary.incidence if motifs and vocabulary else None,
             summed=model.summed_inputs,
@@ -83,6 +85,7 @@ def prepare_member_data(
             schema.features,
             edges=bool(schema.edges),
             motifs=method.uses_motifs,
+            task=model.task.kind,
         ),
         summarise(as_read(graphs.select(train), schema.features), key, edges=bool(schema.edges))
         if method.believes
@@ -98,7 +101,13 @@ def member_holdout(config: Config, name: str, graphs: GraphSet, seed: int) -> tu
         )
     rng = np.random.default_rng(derive_seed(seed, f"test/{name}"))
     train, test = holdout(graphs.target, config.test_fraction, rng)
-    if len(np.unique(graphs.target[train])) < 2:
+    if graphs.values is not None:
+        if np.isnan(graphs.values[train]).all():
+            raise MotifairError(
+                f"'{name}' would train on graphs without a label, so there is nothing to learn; "
+                "give it labels."
+            )
+    elif len(np.unique(graphs.target[train])) < 2:
         raise MotifairError(
             f"'{name}' would train on graphs of one class, so there is nothing to learn; "
             "give it graphs of another class."
@@ -113,4 +122,6 @@ def make_model(config: Config, schema: Schema) -> Model:
         raise MotifairError(
             f"The network of {config.method} reads no edge labels; remove edges from [schema]."
         )
-    return method.network(schema.width, len(schema.edges), Task(CLASSES, len(schema.classes)))
+    task = schema.predicted
+    task = replace(task, metric=choose_metric(task.kind, config.metric))
+    return method.network(schema.width, len(schema.edges), task)

@@ -265,6 +265,7 @@ class RunDriver:
             "rounds": checkpoint.round,
             "head": checkpoint.entry.hash,
             "accuracy": accuracy,
+            "metric": self.coordinator.terms.config.metric,
         }
         write_json(self.folder / RESULT, result)
 

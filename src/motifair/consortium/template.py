@@ -55,7 +55,7 @@ columns = {columns}   # node labels
 classes = {classes}
 width = {width}
 edges = {edges}   # edge labels that the model reads; [] for none
-{scaling}"""
+{scaling}{task}"""
 _SCALING = """\
 mean = {mean}    # of each attribute, which is standardised by mean and scale; from the
 scale = {scale}    # members' own sums, where init has --sums, else from the sample
@@ -77,6 +77,9 @@ def federation_toml(name: str, members: Sequence[str], schema: Schema) -> str:
         scaling=_SCALING.format(mean=list(schema.mean), scale=list(schema.scale))
         if schema.mean
         else "",
+        task=""
+        if schema.task is None
+        else f"task = {_value(schema.task.to_json())}   # what is predicted, in place of classes\n",
     )
 
 

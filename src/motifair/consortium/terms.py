@@ -16,6 +16,7 @@ from motifair.config import Config, make_config
 from motifair.consortium.member_data import make_model
 from motifair.consortium.privacy import Privacy, check_privacy, make_privacy
 from motifair.errors import MotifairError, nearest
+from motifair.evaluation.metrics import choose_metric
 from motifair.graphs.read import Schema
 from motifair.methods import make_method, refuse_unused
 from motifair.statements.entry import AgreedTerms
@@ -27,7 +28,7 @@ _TYPE_NAMES = {str: "a text in quotes", int: "a whole number", bool: "true or fa
 SIMULATION_ONLY = frozenset(
     {
         "dataset", "splits", "fixed_split", "contribution", "incentives", "agents", "scenario",
-        "partition", "skew", "perturbation", "features", "edges", "budget", "eval_every",
+        "partition", "skew", "perturbation", "features", "edges", "task", "budget", "eval_every",
         "bounded",
     }
 )  # fmt: skip
@@ -164,6 +165,7 @@ def make_terms(content: Mapping[str, Any]) -> FederationTerms:
     if "port" in server:
         _number(server, "port", least=1, most=65_535, whole=True)
     members = _members(about["members"])
+    schema = Schema.from_json(content.get("schema", {}))
     terms = FederationTerms(
         name=_name(about["name"], "The federation's name"),
         members=members,
@@ -172,8 +174,8 @@ def make_terms(content: Mapping[str, Any]) -> FederationTerms:
         max_norm=_number(about, "max_norm", least=1e-9, most=1e9),
         max_size_ratio=_number(about, "max_size_ratio", least=1, most=1e9),
         money=_money(content),
-        config=_training(content.get("training", {}), len(members)),
-        schema=Schema.from_json(content.get("schema", {})),
+        config=_training(content.get("training", {}), len(members), schema.predicted.kind),
+        schema=schema,
         privacy=make_privacy(content.get("privacy")),
         given=content,
         **server,
@@ -250,13 +252,14 @@ def _amount(name: str, given: Any) -> Decimal:
     return amount
 
 
-def _training(given: Any, members: int) -> Config:
+def _training(given: Any, members: int, task: str) -> Config:
     if not isinstance(given, dict):
         raise MotifairError("[training] of federation.toml must be a section.")
     for name in given:
         if name in SIMULATION_ONLY:
             raise MotifairError(f"[training] cannot set {name}: it is for simulations; remove it.")
-    config = make_config(given | {"agents": members, "bounded": True})
+    config = make_config(given | {"agents": members, "bounded": True, "task": task})
+    config = replace(config, metric=choose_metric(task, config.metric))
     method = make_method(config)
     refuse_unused(config, given)
     if "payoff" in method.options and config.payoff != "paper":

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 SMALLEST_VARIANCE = 1e-12
-LOSS = 0.05  # an agent is worse off if federation lowers its accuracy by more than this
+LOSS = 0.05  # an agent is worse off if federation lowers its score by more than this
 ROUNDING = 1e-9  # 0.70 − 0.75 is slightly less than −0.05 in floating point
 
 
@@ -44,14 +44,18 @@ def rank_fairness(alone: ArrayLike, federated: ArrayLike) -> float:
     return fairness(_ranks(alone), _ranks(federated))
 
 
-def worse_off(alone: ArrayLike, federated: ArrayLike) -> float:
+def worse_off(alone: ArrayLike, federated: ArrayLike, *, errors: bool = False) -> float:
     """Return the share of agents whose accuracy is more than `LOSS` below training alone.
 
-    >>> worse_off([0.75, 0.8], [0.7, 0.7])
-    0.5
+    Scores that are `errors` with their sign turned have a unit: there it is a share of the error.
+
+    >>> worse_off([0.75, 0.8], [0.7, 0.7]), worse_off([-10, -10], [-10.4, -11], errors=True)
+    (0.5, 0.5)
     """
-    gain = np.asarray(federated, dtype=float) - np.asarray(alone, dtype=float)
-    return float((gain < -LOSS - ROUNDING).mean())
+    x = np.asarray(alone, dtype=float)
+    gain = np.asarray(federated, dtype=float) - x
+    least = LOSS * (np.abs(x) if errors else 1.0)
+    return float((gain < -least - ROUNDING).mean())
 
 
 def gini(payoffs: ArrayLike) -> float:

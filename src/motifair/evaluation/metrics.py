@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from motifair.errors import MotifairError
 from motifair.graphs.graph_set import GraphSet
@@ -65,6 +64,8 @@ def roc_auc(positive: Bools, probability: Floats) -> float:
     ones, zeros = positive.sum(), (~positive).sum()
     if not ones or not zeros:
         return np.nan
+    from scipy.stats import rankdata  # it takes long to import
+
     total = rankdata(probability)[positive].sum()
     return float((total - ones * (ones + 1) / 2) / (ones * zeros))
 
@@ -106,16 +107,29 @@ def mae(target: Floats, predicted: Floats) -> float:
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric: how it is printed, of what kinds of tasks it is, and how one column is judged."""
+    """A metric: how it is printed, of what kinds of tasks it is, and how one column is judged.
+
+    The `sign` of an error is −1: its score, of which more is better, is the error times that.
+    """
 
     words: str
     kinds: tuple[str, ...]
     column: Callable[[np.ndarray, np.ndarray], float]
     sign: int = 1
 
-    def value(self, score: float) -> float:
-        """Return the metric for a score, or the score for a metric."""
-        return self.sign * score
+    @property
+    def is_error(self) -> bool:
+        """Whether less is better."""
+        return self.sign < 0
+
+    @property
+    def title(self) -> str:
+        """The words as the beginning of a sentence."""
+        return self.words[0].upper() + self.words[1:]
+
+    def interval(self, score: float, low: float, high: float) -> tuple[float, float, float]:
+        """Return the metric and its interval for a score and its interval."""
+        return (-score, -high, -low) if self.is_error else (score, low, high)
 
 
 _ANSWERS = (CLASSES, BINARY)
@@ -129,6 +143,15 @@ METRICS = {
     "mae": Metric("MAE", (REGRESSION,), mae, -1),
 }
 USUAL = {CLASSES: "accuracy", BINARY: "roc-auc", REGRESSION: "rmse"}
+
+
+def find_metric(name: str) -> Metric:
+    """Return a metric by its name in a configuration; `auto`, not yet resolved, is the accuracy.
+
+    >>> find_metric("rmse").words, find_metric("auto").words
+    ('RMSE', 'accuracy')
+    """
+    return METRICS.get(name, METRICS["accuracy"])
 
 
 def choose_metric(kind: str, metric: str) -> str:
@@ -149,8 +172,7 @@ def score(task: Task, target: np.ndarray, predicted: Floats) -> float:
     """Return the score of one agent's predictions: more is better.
 
     The metric is the mean over tasks or numbers for which it is defined. Several numbers are
-    judged in units of their deviation, a single one in its own. Of more than two classes each is
-    judged against the others, accuracy excepted.
+    judged in units of their deviation, a single one in its own.
 
     Args:
         task: What is predicted, and by which metric it is judged.
@@ -163,39 +185,35 @@ def score(task: Task, target: np.ndarray, predicted: Floats) -> float:
     if np.isnan(predicted).any():
         return np.nan
     metric = METRICS[task.metric]
-    judged = [metric.column(y, p) for y, p in _columns(task, target, predicted)]
+    judged = (_of_classes if task.kind == CLASSES else _of_columns)(task, target, predicted)
     defined = [value for value in judged if value == value]
     unit = task.scale[0] if len(task.scale) == 1 else 1.0
     return metric.sign * unit * float(np.mean(defined)) if defined else np.nan
 
 
-def _columns(
-    task: Task, target: np.ndarray, predicted: Floats
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield targets and predictions of each task, number or class, where there is a label."""
-    if task.kind == CLASSES:
-        yield from _one_against_others(task, target, predicted)
-        return
+def _of_columns(task: Task, target: np.ndarray, predicted: Floats) -> Iterator[float]:
+    """Yield the metric of each task or number, over its known labels."""
     for y, p in zip(target.T, predicted.T, strict=True):
         known = ~np.isnan(y)
-        yield (y[known] == 1 if task.kind == BINARY else y[known]), p[known]
+        answers = y[known] == 1 if task.kind == BINARY else y[known]
+        yield METRICS[task.metric].column(answers, p[known])
 
 
-def _one_against_others(
-    task: Task, target: np.ndarray, predicted: Floats
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield for each class which graphs are of it, and their probability of it.
-
-    Where the answer counts, not its probability, that is 1 for the predicted class, else 0. Of two
-    classes the second alone is judged, as in a binary task; accuracy judges all at once.
+def _of_classes(task: Task, target: np.ndarray, predicted: Floats) -> Iterator[float]:
+    """Yield the accuracy; or the share that is correct of each class, for the balanced one; or the
+    metric of each class against the others, of two classes that of the second.
     """
     best = predicted.argmax(axis=1)
+    present = np.unique(target)
     if task.metric == "accuracy":
-        yield np.ones(len(target), bool), (best == target).astype(float)
-        return
-    by_probability = task.metric in ("roc-auc", "pr-auc")
-    for c in range(task.outputs) if task.outputs > 2 else (1,):
-        yield target == c, predicted[:, c] if by_probability else (best == c).astype(float)
+        yield float((best == target).mean()) if len(target) else np.nan
+    elif task.metric == "balanced-accuracy":
+        for c in present if len(present) > 1 else ():
+            yield float((best[target == c] == c).mean())
+    else:
+        for c in range(task.outputs) if task.outputs > 2 else (1,):
+            p = (best == c).astype(float) if task.metric == "f1" else predicted[:, c]
+            yield METRICS[task.metric].column(target == c, p)
 
 
 def check_defined(task: Task, name: str, graphs: GraphSet) -> None:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from motifair.graphs.task import BINARY, REGRESSION
+
 if TYPE_CHECKING:
     from motifair.experiments.result import Result
 
@@ -29,8 +31,8 @@ def _few_graphs(result: Result) -> str:
     if typical >= FEWEST_TEST_GRAPHS:
         return ""
     return (
-        f"Half of the agents are tested on {typical:g} graphs or fewer, so accuracies are too "
-        "coarse to compare; use fewer agents, a larger test_fraction or more graphs."
+        f"Half of the agents are tested on {typical:g} graphs or fewer, so {_scores(result)} are "
+        "too coarse to compare; use fewer agents, a larger test_fraction or more graphs."
     )
 
 
@@ -43,11 +45,23 @@ def _constant(result: Result) -> str:
     where, share = max(shares.items(), key=lambda pair: pair[1])
     if share < MOST_CONSTANT:
         return ""
+    if result.config.task in (BINARY, REGRESSION):
+        return (
+            f"Trained {where}, {100 * share:.0f} % of the agents' models predict the same for all "
+            f"their test graphs, so {_scores(result)} say nothing of these; train longer, or "
+            "change learning_rate."
+        )
     return (
         f"Trained {where}, {100 * share:.0f} % of the agents' models predict one class for all "
-        "their test graphs, so accuracies only say how common that class is; train longer, or "
-        "change learning_rate."
+        f"their test graphs, so {_scores(result)} only say how common that class is; train longer, "
+        "or change learning_rate."
     )
+
+
+def _scores(result: Result) -> str:
+    """Return what agents are judged by, in words."""
+    words = result.metric.words
+    return "accuracies" if words == "accuracy" else f"scores by {words}"
 
 
 def _unreliable(result: Result) -> str:

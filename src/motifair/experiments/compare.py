@@ -100,6 +100,7 @@ class Comparison:
         """Return the comparison as values that JSON can hold."""
         return {
             "dataset": self.first.config.dataset,
+            "metric": self.first.config.metric,
             "baseline": self.baseline,
             "fairness_retest": self.first.mean["fairness_retest"],
             "fairness_bound": self.first.fairness_bound,

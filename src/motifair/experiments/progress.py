@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from motifair.evaluation.metrics import find_metric
 from motifair.experiments.jobs import GIVES, list_parts
 from motifair.experiments.jobs import Progress as JobProgress
 from motifair.experiments.plan import ALONE, Plan
@@ -122,7 +123,8 @@ class _Part(Callback):
     def on_round(self, state: FederationState, history: History) -> None:
         evaluated = history.columns["accuracy"][: state.round].mean(axis=1)
         known = evaluated[evaluated == evaluated]
-        note = f"accuracy {known[-1]:.3f}" if len(known) else "training"
+        metric = find_metric(self.progress.plan.config.metric)
+        note = f"{metric.words} {metric.sign * known[-1]:.3f}" if len(known) else "training"
         self.progress.show(state.round - self.round, self.words, note)
         self.round = state.round
 

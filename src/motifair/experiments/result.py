@@ -15,6 +15,7 @@ from motifair.config import Config, make_config
 from motifair.errors import MotifairError
 from motifair.evaluation.fairness import fairness_bound
 from motifair.evaluation.incentives import Giving
+from motifair.evaluation.metrics import Metric, find_metric
 from motifair.evaluation.statistics import mean_interval
 from motifair.experiments.caveats import fairness_caveats
 from motifair.experiments.origin import Origin
@@ -79,6 +80,13 @@ class Result:
         return self.splits[number]
 
     @property
+    def metric(self) -> Metric:
+        """How predictions were judged. `mean`, tables and files have scores, of which more is
+        better: an error with its sign turned.
+        """
+        return find_metric(self.config.metric)
+
+    @property
     def mean(self) -> dict[str, float]:
         """Each metric's mean over the splits where it is defined."""
         return {m: mean_interval(v)[0] for m, v in self._values().items()}
@@ -89,11 +97,20 @@ class Result:
 
         With one split the fairness has Fisher's interval over agents; other metrics have none.
         """
-        intervals = {m: _possible(m, mean_interval(v)[1:]) for m, v in self._values().items()}
+        errors = self.metric.is_error
+        intervals = {
+            m: _possible(m, mean_interval(v)[1:], errors=errors) for m, v in self._values().items()
+        }
         if len(self.splits) == 1:
             low, high = self.splits[0].to_json()["fairness_ci95"]
             intervals["fairness"] = (low, high)
         return intervals
+
+    def judged(self, name: str) -> tuple[float, float, float]:
+        """Return mean and interval of a measure as they are printed: errors as errors."""
+        mean, (low, high) = self.mean[name], self.ci95[name]
+        turned = name.endswith("_accuracy")
+        return self.metric.interval(mean, low, high) if turned else (mean, low, high)
 
     @property
     def fairness_bound(self) -> float:
@@ -128,6 +145,7 @@ class Result:
         return {
             "method": self.config.method,
             "dataset": self.config.dataset,
+            "metric": self.config.metric,
             "splits": [s.to_json() for s in self.splits],
             "mean": self.mean,
             "ci95": {m: list(v) for m, v in self.ci95.items()},
@@ -140,27 +158,27 @@ class Result:
         }
 
     def __repr__(self) -> str:
-        mean, interval = self.mean, self.ci95
+        mean = self.mean
 
         def cell(metric: str) -> str:
-            value = mean[metric]
+            value, low, high = self.judged(metric)
             if math.isnan(value):
                 return "undefined" if metric == "fairness" else "-"
-            low, high = interval[metric]
             span = "" if math.isnan(low) else f" [{low:.3f}, {high:.3f}]"
             return f"{value:.3f}{span}"
 
         splits = "1 split" if len(self.splits) == 1 else f"{len(self.splits)} splits"
-        c, undefined = self.config, self.fairness_undefined
+        c, undefined, judged = self.config, self.fairness_undefined, self.metric.words
+        alone = self.metric.sign * mean["alone_accuracy"]
         lines = [
             f"{c.method} on {c.dataset}: {len(self.splits[0].names)} agents, {c.rounds} rounds, "
             f"{splits} from seed {c.seed}",
-            f"  personalised accuracy  {cell('personalised_accuracy')}"
-            f"   (alone {mean['alone_accuracy']:.3f}, gain {mean['gain']:+.3f}, "
+            f"  {f'personalised {judged}':<21}  {cell('personalised_accuracy')}"
+            f"   (alone {alone:.3f}, gain {mean['gain']:+.3f}, "
             f"worst agent {mean['worst_gain']:+.3f}, worse off {100 * mean['worse_off']:.0f} %)",
             f"  rationality            {cell('rationality')}   (not worse off than alone; training "
             f"alone again {mean['rationality_retest']:.3f})",
-            f"  global accuracy        {cell('global_accuracy')}",
+            f"  {f'global {judged}':<21}  {cell('global_accuracy')}",
             f"  fairness               {cell('fairness')}   (retest "
             f"{mean['fairness_retest']:.3f}, bound {self.fairness_bound:.3f})"
             + (f"  undefined in {undefined} of {splits}" if undefined else ""),
@@ -305,9 +323,11 @@ class Result:
         return {m: [r[m] for r in rows] for m in METRICS}
 
 
-def _possible(metric: str, interval: tuple[float, float]) -> tuple[float, float]:
-    """Clip an interval to the range of its metric."""
+def _possible(metric: str, interval: tuple[float, float], *, errors: bool) -> tuple[float, float]:
+    """Clip an interval to the range of its metric; `errors` and their gains have none."""
     if metric in ("uploaded", "downloaded", "accuracy_slope", "pay_slope"):
+        return interval
+    if errors and metric.endswith(("accuracy", "gain")):
         return interval
     share = metric.endswith("accuracy") or metric.startswith(("rationality", "worse_off"))
     least = 0.0 if share else -1.0
@@ -351,7 +371,9 @@ def _read_result(folder: Path) -> Result:
         for name in ("agents.csv", "history.csv")
     )
     splits = [
-        _read_split(split, agents[agents.split == str(k)], history[history.split == str(k)])
+        _read_split(
+            split, agents[agents.split == str(k)], history[history.split == str(k)], config.metric
+        )
         for k, split in enumerate(summary["splits"])
     ]
     environment = {
@@ -361,7 +383,7 @@ def _read_result(folder: Path) -> Result:
 
 
 def _read_split(
-    summary: Mapping[str, Any], agents: pd.DataFrame, rows: pd.DataFrame
+    summary: Mapping[str, Any], agents: pd.DataFrame, rows: pd.DataFrame, metric: str
 ) -> SplitResult:
     names: Sequence[str] = agents["agent"].tolist()
     rounds = len(rows) // len(names)
@@ -381,6 +403,7 @@ def _read_split(
         alone_one_class=agents["alone_one_class"].to_numpy(dtype=float),
         history=history,
         giving=_read_giving(summary.get("giving"), names),
+        metric=metric,
     )
 
 

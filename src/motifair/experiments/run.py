@@ -160,6 +160,7 @@ def _split_result(plan: Plan, number: int, jobs: dict[tuple[int, str], Finished]
         alone=alone.history.columns["accuracy"][-1],
         alone_again=again.history.columns["accuracy"][-1],
         alone_one_class=alone.history.columns["one_class"][-1],
+        metric=plan.config.metric,
         history=method.history,
         giving=_giving(plan, number, jobs) if plan.config.incentives else None,
     )

@@ -19,6 +19,7 @@ from motifair.evaluation.fairness import (
     worse_off,
 )
 from motifair.evaluation.incentives import SHARES, Giving, rationality, rationality_retest
+from motifair.evaluation.metrics import find_metric
 from motifair.federation.history import History
 from motifair.mechanism.payoff import compensation_paid
 
@@ -33,6 +34,9 @@ METRICS = (
 @dataclass(frozen=True)
 class SplitResult:
     """One data split: accuracies of agents alone (twice) and in the federation, and payoffs.
+
+    Where another `metric` was chosen, its scores stand in the place of accuracies, of which more is
+    better: those of an error are negative.
 
     The two trainings alone use the same graphs as the method, but share no random numbers with it
     or with each other. Fairness, gain and `worse_off` are measured against the first, rationality
@@ -49,6 +53,7 @@ class SplitResult:
     alone_one_class: np.ndarray
     history: History
     giving: Giving | None = None  # with the option `incentives`
+    metric: str = "accuracy"
 
     @property
     def accuracy(self) -> np.ndarray:
@@ -84,7 +89,9 @@ class SplitResult:
             "fairness": fairness(self.alone, self.accuracy),
             "gain": float(gain.mean()),
             "worst_gain": float(gain.min()),
-            "worse_off": worse_off(self.alone, self.accuracy),
+            "worse_off": worse_off(
+                self.alone, self.accuracy, errors=find_metric(self.metric).is_error
+            ),
             "rationality": rationality(self.alone, self.alone_again, self.accuracy),
             "rationality_retest": rationality_retest(self.alone, self.alone_again),
             "alone_accuracy": float(self.alone.mean()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +68,8 @@ def agents_table(result: Result, *, brief: bool = False) -> Table:
         if column == "reward":
             return percent(value)
         digits = 2 if brief and column not in ("value", "mean_alignment") else 3
-        return number(value, digits, sign=column == "gain")
+        turned = result.metric.sign if column in ("alone", "accuracy") else 1
+        return number(turned * value, digits, sign=column == "gain")
 
     rows = [
         [*(str(row[w]) for w in words), *(cell(c, row[c]) for c in columns.values())]
@@ -92,9 +94,12 @@ def splits_table(result: Result) -> Table:
     """Return a row for each split."""
     rows = []
     for split in result.splits:
-        metrics = split.metrics()
+        metrics = {
+            name: result.metric.sign * value if name.endswith("_accuracy") else value
+            for name, value in split.metrics().items()
+        }
         rows.append([str(split.seed), *(number(metrics[c]) for c in SPLIT_COLUMNS.values())])
-    head = ["seed", *SPLIT_COLUMNS]
+    head = ["seed", *_judged_by(result, SPLIT_COLUMNS)]
     return Table(head, rows, f"{len(rows)} splits", range(len(head)))
 
 
@@ -102,12 +107,20 @@ def sweep_table(sweep: Sweep) -> Table:
     """Return a row for each setting: its options and the main metrics."""
     options = list(sweep.settings[0])
     rows = [
-        [*(str(v) for v in setting.values()), *(number(r.mean[c]) for c in SWEEP_COLUMNS.values())]
+        [
+            *(str(v) for v in setting.values()),
+            *(number(r.judged(c)[0]) for c in SWEEP_COLUMNS.values()),
+        ]
         for setting, r in zip(sweep.settings, sweep, strict=True)
     ]
-    head = [*options, *SWEEP_COLUMNS]
+    head = [*options, *_judged_by(sweep[0], SWEEP_COLUMNS)]
     title = f"{sweep[0].config.method} on {sweep[0].config.dataset}"
     return Table(head, rows, title, range(len(options), len(head)))
+
+
+def _judged_by(result: Result, columns: Iterable[str]) -> list[str]:
+    """Return titles with the result's metric in the place of accuracy."""
+    return [title.replace("accuracy", result.metric.words) for title in columns]
 
 
 def comparison_table(comparison: Comparison) -> Table:
@@ -123,7 +136,7 @@ def comparison_table(comparison: Comparison) -> Table:
         row = [method]
         for metric in TITLES:
             compared = frame[(frame.method == method) & (frame.metric == metric)].iloc[0]
-            row += metric_cells(compared, comparison.baseline)
+            row += metric_cells(compared, comparison)
         rows.append([*row, *(measure_cell(result, measure) for measure in measures)])
     return Table(head, rows, numbers=range(1, len(head)), notes=notes(comparison))
 
@@ -133,9 +146,9 @@ def metrics_table(comparison: Comparison) -> Table:
     head = ["", "mean", f"− {comparison.baseline}", "rank", "paper"]
     rows: list[list[str]] = []
     for metric, part in comparison.to_frame().groupby("metric", sort=False):
-        rows.append([str(metric).replace("_", " ")])
+        rows += [_judged_by(comparison.first, [str(metric).replace("_", " ")])]
         for _, row in part[part["mean"].notna()].iterrows():
-            mean, difference, paper = metric_cells(row, comparison.baseline)
+            mean, difference, paper = metric_cells(row, comparison)
             rows.append([f"  {row['method']}", mean, difference, f"{row['rank']:.1f}", paper])
     for measure, (title, _) in shown_measures(comparison).items():
         rows.append([title])
@@ -157,12 +170,13 @@ def measure_cell(result: Result, measure: str) -> str:
     return number(result.mean[measure], sign=measure != "rationality") + half
 
 
-def metric_cells(row: pd.Series[Any], baseline: str) -> list[str]:
+def metric_cells(row: pd.Series[Any], comparison: Comparison) -> list[str]:
     """Return mean ± half interval, difference to the baseline, and the published figure."""
     half = (row["high"] - row["low"]) / 2
-    mean = number(row["mean"]) + ("" if pd.isna(half) else f" ± {half:.3f}")
+    sign = comparison.first.metric.sign if row["metric"].endswith("_accuracy") else 1
+    mean = number(sign * row["mean"]) + ("" if pd.isna(half) else f" ± {half:.3f}")
     star = "*" if row["p_holm"] < SIGNIFICANT else ""
-    own = row["method"] == baseline or pd.isna(row["difference"])
+    own = row["method"] == comparison.baseline or pd.isna(row["difference"])
     difference = NONE if own else f"{row['difference']:+.3f}{star}"
     return [mean, difference, number(row["published"])]
 
@@ -185,9 +199,13 @@ def notes(comparison: Comparison) -> list[str]:
 def note(comparison: Comparison) -> str:
     """Return how to read the figures of a comparison, and the bound of its fairness."""
     first = comparison.first
-    config = first.config
+    config, metric = first.config, first.metric
+    judged = "" if metric.words == "accuracy" else f"Judged by {metric.words}"
+    if judged:
+        turned = "; differences, gains and slopes are turned, more is better"
+        judged += f"{turned if metric.is_error else ''}. "
     return (
-        f"{config.dataset}, splits {config.seed} to {config.seed + len(first.splits) - 1}, "
+        f"{judged}{config.dataset}, splits {config.seed} to {config.seed + len(first.splits) - 1}, "
         f"{config.rounds} rounds, {config.agents} agents. Mean ± half of the 95 % interval over "
         f"splits; paired difference to {comparison.baseline}, * where Wilcoxon's p < 0.05 after "
         f"Holm's correction. Fairness: retest {first.mean['fairness_retest']:.3f}, bound "

@@ -21,6 +21,7 @@ from motifair.errors import MotifairError
 from motifair.files import file_errors, read_json, write_atomic, write_json
 from motifair.graphs.features import Features
 from motifair.graphs.read import Schema
+from motifair.graphs.task import CLASSES
 from motifair.models import GIN, GINE, SAGE, Model, Star
 from motifair.version import __version__
 
@@ -67,9 +68,9 @@ def save_model(
 
     `own` is the model that an agent trained alone, and its share in the predictions. `card`
     describes the training: the keys of `ABOUT` (null if missing; `agent` is `server` for the
-    server's model) and any others. Its `classes` are the class values as in the files, in the order
-    of the outputs; default 0, 1, and so on. A model in the folder is replaced; a folder with
-    anything else is refused.
+    server's model; `accuracy` is its score by `metric`) and any others. Its `classes` are the class
+    values as in the files, in the order of the outputs; default 0, 1, and so on. A model in the
+    folder is replaced; a folder with anything else is refused.
     """
     folder = Path(folder)
     named = _named(model, weights)
@@ -131,7 +132,9 @@ def load_model(folder: str | Path) -> Exported:
         if not 0 < sizes[0] * sizes[1] <= len(content):  # before a network of any size is made
             raise ValueError("the tensors are not those of this network")
         sizes += [features.edges] if features.edges else []
-        model = NETWORKS[network["name"]](features.width, len(schema.classes), *sizes)
+        task = schema.predicted
+        made: Any = NETWORKS[network["name"]]
+        model: Model = made(features.width, task.outputs, *sizes, task=task)
         tensors = load(content)
         weights = _row(model, {n: t for n, t in tensors.items() if not n.startswith(OWN)})
         own = None
@@ -177,6 +180,7 @@ def _card(
         **dict.fromkeys(ABOUT),
         "classes": list(range(model.classes)),
         **about,
+        **({} if model.task.kind == CLASSES else {"classes": [], "task": model.task.to_json()}),
         "own_weight": own_weight,
         "format": FORMAT,
         "motifair": __version__,
@@ -234,6 +238,7 @@ def _read_schema(card: Mapping[str, Any]) -> tuple[Features, Schema]:
             "width": content["width"],
             **{name: content[name] or [] for name in ("columns", "mean", "scale")},
             "edges": content.get("edges", []),
+            "task": card.get("task"),
         }
     )
     return schema.encoding(), schema

@@ -11,10 +11,13 @@ from torch_geometric.nn import GCNConv, GINConv, GINEConv, SAGEConv, global_add_
 from motifair.export.model import Exported, load_model
 from motifair.graphs.features import DEGREES, WALKS, Features, structure_inputs
 from motifair.graphs.graph_set import GraphSet
+from motifair.graphs.task import BINARY, CLASSES, Task
 
 
 def load_module(folder: str | Path) -> torch.nn.Module:
     """Load a model as a module that maps `(x, edge_index, batch)` to log-probabilities.
+
+    Of binary tasks it returns probabilities, of a regression numbers in their own units.
 
     A network that reads edge labels (`gine`) also takes `edge_attr`, the one-hot labels of the
     edges in the order of the card's edges.
@@ -24,16 +27,17 @@ def load_module(folder: str | Path) -> torch.nn.Module:
     edge in both directions, as usual in PyG. The module is in evaluation mode; it has no dropout.
     """
     exported = load_model(folder)
-    module: torch.nn.Module = _network(exported, exported.weights)
-    if exported.own is not None:
-        module = Mixture(module, _network(exported, exported.own), exported.own_weight)
-    return module.eval()
+    module = _network(exported, exported.weights)
+    if exported.own is None:
+        return module.eval()
+    own = _network(exported, exported.own)
+    return Mixture(module, own, exported.own_weight).eval()
 
 
 def _network(exported: Exported, weights: Tensor) -> Network:
     model = exported.model
     network = _MODULES[exported.card["network"]["name"]](
-        exported.features, model.classes, model.hidden, model.layers
+        exported.features, model.task, model.hidden, model.layers
     )
     parameters = model.layout.to_state_dict(weights)
     # GINConv has its ε, which is 0 and not learnt, as a buffer.
@@ -42,9 +46,9 @@ def _network(exported: Exported, weights: Tensor) -> Network:
 
 
 class Mixture(torch.nn.Module):
-    """Mixture of the probabilities of two networks: the federation's, and an agent's own."""
+    """Mixture of the predictions of two networks: the federation's, and an agent's own."""
 
-    def __init__(self, federated: torch.nn.Module, own: torch.nn.Module, own_weight: float) -> None:
+    def __init__(self, federated: Network, own: Network, own_weight: float) -> None:
         super().__init__()
         self.federated, self.own, self.own_weight = federated, own, own_weight
 
@@ -55,10 +59,12 @@ class Mixture(torch.nn.Module):
         batch: Tensor | None = None,
         edge_attr: Tensor | None = None,
     ) -> Tensor:
-        """Return log-probabilities `(graphs, classes)`."""
-        together = self.federated(x, edge_index, batch, edge_attr).exp()
-        alone = self.own(x, edge_index, batch, edge_attr).exp()
-        return torch.lerp(together, alone, self.own_weight).log()
+        """Return log-probabilities `(graphs, classes)`, or what a network returns otherwise."""
+        together = self.federated(x, edge_index, batch, edge_attr)
+        alone = self.own(x, edge_index, batch, edge_attr)
+        if self.federated.task.kind != CLASSES:
+            return torch.lerp(together, alone, self.own_weight)
+        return torch.lerp(together.exp(), alone.exp(), self.own_weight).log()
 
 
 class Network(torch.nn.Module):
@@ -67,13 +73,14 @@ class Network(torch.nn.Module):
     mean: Tensor | None
     scale: Tensor | None
 
-    def __init__(self, features: Features, classes: int, hidden: int, layers: int) -> None:
+    def __init__(self, features: Features, task: Task, hidden: int, layers: int) -> None:
         super().__init__()
+        self.task = task
         self.edges = features.edges
         self.pre = torch.nn.Linear(features.width, hidden)
         self.convs = torch.nn.ModuleList(self.convolution(hidden) for _ in range(layers))
         self.post = torch.nn.Linear(hidden, hidden)
-        self.readout = torch.nn.Linear(hidden, classes)
+        self.readout = torch.nn.Linear(hidden, task.outputs)
         for name, values, label in (("mean", features.mean, 0.0), ("scale", features.scale, 1.0)):
             buffer = None
             if values is not None:  # labels, which come first, are not changed
@@ -92,10 +99,17 @@ class Network(torch.nn.Module):
         batch: Tensor | None = None,
         edge_attr: Tensor | None = None,
     ) -> Tensor:
-        """Return log-probabilities `(graphs, classes)`; without `batch` all nodes are one graph."""
+        """Return log-probabilities `(graphs, classes)`; without `batch` all nodes are one graph.
+
+        Of binary tasks probabilities, of a regression numbers.
+        """
         embedding = global_add_pool(self.embed(self.scaled(x), edge_index, edge_attr), batch)
-        x = torch.relu(self.post(embedding))
-        return torch.log_softmax(self.readout(x), dim=-1)
+        scores: Tensor = self.readout(torch.relu(self.post(embedding)))
+        if self.task.kind == CLASSES:
+            return torch.log_softmax(scores, dim=-1)
+        if self.task.kind == BINARY:
+            return torch.sigmoid(scores)
+        return scores * scores.new_tensor(self.task.scale) + scores.new_tensor(self.task.mean)
 
     def scaled(self, x: Tensor) -> Tensor:
         """Return inputs standardised, in the type of the weights."""
@@ -147,8 +161,8 @@ class SAGEModule(Network):
 class StarModule(Network):
     """FedStar's two channels: x by GIN on [x ; s], s by GCN and tanh on structural inputs."""
 
-    def __init__(self, features: Features, classes: int, hidden: int, layers: int) -> None:
-        super().__init__(features, classes, hidden, layers)
+    def __init__(self, features: Features, task: Task, hidden: int, layers: int) -> None:
+        super().__init__(features, task, hidden, layers)
         self.structure = torch.nn.Linear(WALKS + DEGREES, hidden)
         self.structure_convs = torch.nn.ModuleList(GCNConv(hidden, hidden) for _ in range(layers))
         self.merge = torch.nn.Linear(2 * hidden, hidden)

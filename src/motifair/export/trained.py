@@ -9,7 +9,6 @@ from typing import Any
 
 from torch import Tensor
 
-from motifair.errors import MotifairError
 from motifair.experiments.plan import Plan, split_data
 from motifair.federation.history import History
 from motifair.federation.members import Members, prepare
@@ -75,8 +74,6 @@ class TrainedSplit:
     def card(self, model: Model) -> dict[str, Any]:
         """Return the card of a model: how it was trained, and its accuracy."""
         config = self.plan.config
-        if self.plan.data.graphs.values is not None:
-            raise MotifairError("Only models that tell classes can be exported; use task=classes.")
         return {
             "method": config.method,
             "rounds": config.rounds,
@@ -85,4 +82,5 @@ class TrainedSplit:
             "seed": config.seed + self.number,
             "agent": model.agent,
             "accuracy": model.accuracy,
+            "metric": config.metric,
         }

@@ -174,11 +174,12 @@ def as_array(value: Any) -> np.ndarray:
 def _row(name: str, number: int, y: Any, *, flat: bool) -> Floats:
     """Return the targets of a graph, `(T,)`; with `flat` they may be a list without a first axis.
 
-    PyG joins the `y` of graphs along their first axis, where a vector has a number for each node.
+    None is a missing label, as in JSON. PyG joins the `y` of graphs along their first axis, where a
+    vector has a number for each node.
     """
     given = as_array(y)
     row = given.shape[0] == 1 if given.ndim == 2 else given.ndim == 1 and flat
-    if given.size and (row or given.size == 1) and given.dtype.kind in "iufb":
+    if given.size and (row or given.size == 1) and given.dtype.kind in "iufbO":
         values = given.astype(np.float64).ravel()
         if not np.isinf(values).any():
             return values

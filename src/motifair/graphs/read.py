@@ -30,6 +30,8 @@ from motifair.graphs.features import (
 )
 from motifair.graphs.graph_set import NO_CLASS, GraphSet, Ints, whole_numbers
 from motifair.graphs.molecules import read_molecules
+from motifair.graphs.targets import default_names, is_binary
+from motifair.graphs.task import BINARY, CLASSES, TargetSums, Task, fit_task, resolve_task
 from motifair.graphs.tu import ZIP_ERRORS, corrupt, folder_reader, parse, zip_reader
 
 
@@ -45,6 +47,7 @@ class Schema:
         mean: Mean of each attribute, by which it is standardised; for attributes only.
         scale: Standard deviation of each attribute.
         edges: The edge labels that a model reads, ascending; none if it reads none.
+        task: What is predicted, if not classes.
     """
 
     features: str
@@ -54,6 +57,7 @@ class Schema:
     mean: tuple[float, ...] = ()
     scale: tuple[float, ...] = ()
     edges: tuple[int, ...] = ()
+    task: Task | None = None
 
     def __post_init__(self) -> None:
         if self.features not in KINDS:
@@ -79,11 +83,19 @@ class Schema:
                 "mean and scale of a schema must be finite, and scale more than 0; fix them."
             )
 
-    @classmethod
-    def of(cls, graphs: GraphSet, features: str, edges: str = "ignore") -> Schema:
-        """Return the schema of graphs from `read_graphs`; `features` and `edges` may be `auto`.
+    @property
+    def predicted(self) -> Task:
+        """What is predicted."""
+        return Task(CLASSES, len(self.classes)) if self.task is None else self.task
 
-        Attributes are standardised by these graphs; `standardised_by` changes that.
+    @classmethod
+    def of(
+        cls, graphs: GraphSet, features: str, edges: str = "ignore", task: str = "auto"
+    ) -> Schema:
+        """Return the schema of graphs from `read_graphs`.
+
+        `features`, `edges` and `task` may be `auto`. Attributes are standardised and numbers scaled
+        by these graphs; `standardised_by` and `scaled_by` change that.
 
         >>> pair = GraphSet.build("pair", [1, 1], [], [-1, 1], node_label=[0, 6])
         >>> Schema.of(pair, "auto").columns
@@ -94,8 +106,16 @@ class Schema:
             () if part is None else tuple(part.tolist())
             for part in (fitted.columns, fitted.mean, fitted.scale, fitted.edge_columns)
         )
-        classes = _classes(graphs.target)
-        return cls(fitted.kind, columns, classes, fitted.width, mean, scale, edge_columns)
+        classes, predicted = _classes(graphs.target), None
+        if graphs.values is not None or task not in ("auto", CLASSES):
+            numbers, kind = resolve_task(_with_numbers(graphs), task)
+            classes = ()
+            if kind == CLASSES:
+                raise MotifairError(f"{graphs.name} has numbers as targets; use task=auto.")
+            predicted = fit_task(numbers, [np.arange(len(graphs))], kind)
+        return cls(
+            fitted.kind, columns, classes, fitted.width, mean, scale, edge_columns, predicted
+        )
 
     def standardised_by(self, members: Sequence[AttributeSums]) -> Schema:
         """Return the schema with mean and scale of the attributes of all members.
@@ -111,6 +131,10 @@ class Schema:
                 )
         mean, scale = standardisation(members)
         return replace(self, mean=tuple(mean.tolist()), scale=tuple(scale.tolist()))
+
+    def scaled_by(self, members: Sequence[TargetSums]) -> Schema:
+        """Return the schema with mean and scale of the targets of all members."""
+        return replace(self, task=self.predicted.scaled_by(members))
 
     def encoding(self) -> Features:
         """Return the encoding of nodes that the schema describes."""
@@ -130,6 +154,7 @@ class Schema:
             "classes": list(self.classes),
             "width": self.width,
             **{name: values for name, values in more.items() if values},
+            **({} if self.task is None else {"task": self.task.to_json()}),
         }
 
     @classmethod
@@ -146,11 +171,13 @@ class Schema:
                 )
             )
             mean, scale = (tuple(map(float, content.get(n, ()))) for n in ("mean", "scale"))
-            return cls(str(content["features"]), columns, classes, width, mean, scale, edges)
+            task = Task.from_json(content["task"]) if content.get("task") else None
+            return cls(str(content["features"]), columns, classes, width, mean, scale, edges, task)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise MotifairError(
                 "A schema needs features, and columns, classes and width in whole numbers, and "
-                "where it has them edges in whole numbers, mean and scale in numbers; fix it."
+                "where it has them edges in whole numbers, mean and scale in numbers, and a task "
+                "with kind and names; fix it."
             ) from error
 
 
@@ -249,6 +276,9 @@ def check_inputs(graphs: GraphSet, schema: Schema) -> None:
 def check_schema(graphs: GraphSet, schema: Schema) -> None:
     """Raise, naming the first such graph, if graphs of `read_graphs` violate the schema."""
     check_inputs(graphs, schema)
+    if schema.task is not None:
+        _check_targets(_with_numbers(graphs), schema.task)
+        return
     if graphs.values is not None:
         raise MotifairError(
             f"{graphs.name} has numbers as targets, but the classes are "
@@ -267,13 +297,45 @@ def check_schema(graphs: GraphSet, schema: Schema) -> None:
 def conform(graphs: GraphSet, schema: Schema) -> GraphSet:
     """Check graphs of `read_graphs` against a schema, and number their classes as it does.
 
+    Targets that are not classes stay as they are.
+
     >>> one = GraphSet.build("one", [1], [], [7], node_label=[0])
     >>> conform(one, Schema("label", (0,), (5, 7), 1)).target.tolist()
     [1]
     """
     check_schema(graphs, schema)
+    if schema.task is not None:
+        return replace(_with_numbers(graphs), target_names=schema.task.names)
     target = np.searchsorted(np.array(schema.classes), graphs.target)
     return replace(graphs, target=target, class_values=schema.classes)
+
+
+def _check_targets(graphs: GraphSet, task: Task) -> None:
+    """Raise if targets are not those of a task: as many, of the same names, and answers 0 or 1."""
+    assert graphs.values is not None
+    count, names = graphs.values.shape[1], graphs.target_names
+    named = names != default_names(count)
+    if count != task.outputs or (named and names != task.names):
+        has, agreed = format_values(names) if named else count, format_values(task.names)
+        raise MotifairError(
+            f"{graphs.name} has other targets ({has}) than were agreed ({agreed}); give every "
+            "graph these in this order, NaN where it has no label."
+        )
+    if task.kind == BINARY and not is_binary(graphs.values):
+        other = ~(np.isnan(graphs.values) | np.isin(graphs.values, (0.0, 1.0)))
+        g, t = np.argwhere(other)[0]
+        raise MotifairError(
+            f"Graph {g} of {graphs.name} answers {task.names[t]} by {graphs.values[g, t]:g}; give "
+            "0 or 1, or NaN where it has no label."
+        )
+
+
+def _with_numbers(graphs: GraphSet) -> GraphSet:
+    """Return graphs of `read_graphs` with their classes as numbers, NaN for those without."""
+    if graphs.values is not None:
+        return graphs
+    target = graphs.target.astype(np.float64)
+    return graphs.with_values(np.where(graphs.target == NO_CLASS, np.nan, target)[:, None])
 
 
 def _check_labels(graphs: GraphSet, schema: Schema) -> None:
@@ -359,7 +421,7 @@ def _read_tu(path: Path) -> GraphSet:
 
         def completed(part: str) -> bytes | None:
             content = read(part)
-            if part == "graph_labels" and content is None:
+            if part == "graph_labels" and content is None and read("graph_attributes") is None:
                 return _one_class(read("graph_indicator") or b"")
             return content
 
@@ -367,7 +429,7 @@ def _read_tu(path: Path) -> GraphSet:
             graphs, labels = parse(name, completed), read("graph_labels")
         except ZIP_ERRORS as error:
             raise corrupt(path) from error
-    if labels is None:
+    if labels is None and graphs.values is None:
         return _with_classes(graphs, np.full(len(graphs), NO_CLASS))
     return _with_class_values(graphs)
 

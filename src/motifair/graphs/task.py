@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -39,6 +40,54 @@ class Task:
     scale: tuple[float, ...] = ()
     metric: str = "accuracy"
 
+    def __post_init__(self) -> None:
+        scaled = self.outputs if self.kind == REGRESSION else 0
+        if self.kind not in KINDS or self.outputs < 1:
+            raise MotifairError(f"A task must be {' or '.join(KINDS)}, of at least one output.")
+        if len(self.names) != (0 if self.kind == CLASSES else self.outputs) or not (
+            len(self.mean) == len(self.scale) == scaled
+        ):
+            raise MotifairError(
+                "A task needs a name for each target and, for a regression, its mean and scale; "
+                "make it again with: motifair federation init."
+            )
+        if not np.isfinite([*self.mean, *self.scale]).all() or min(self.scale, default=1.0) <= 0:
+            raise MotifairError(
+                "mean and scale of targets must be finite, and scale more than 0; fix them."
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return kind, names, mean and scale as a dictionary for JSON."""
+        content = {"kind": self.kind, "names": list(self.names)}
+        scaling = {"mean": list(self.mean), "scale": list(self.scale)}
+        return content | scaling if self.scale else content
+
+    @classmethod
+    def from_json(cls, content: Any) -> Task:
+        """Build from a dictionary made by `to_json`; the metric is the usual one.
+
+        >>> Task.from_json({"kind": "binary", "names": ["a", "b"]}).outputs
+        2
+        """
+        names = tuple(str(name) for name in content["names"])
+        mean, scale = (tuple(map(float, content.get(n, ()))) for n in ("mean", "scale"))
+        return cls(str(content["kind"]), len(names), names, mean, scale)
+
+    def scaled_by(self, members: Sequence[TargetSums]) -> Task:
+        """Return the task with mean and scale of the targets of all members.
+
+        Raises:
+            MotifairError: If it is no regression, or a member has another number of targets.
+        """
+        for number, member in enumerate(members):
+            if self.kind != REGRESSION or len(member.mean) != self.outputs:
+                raise MotifairError(
+                    f"Sums number {number + 1} are of {len(member.mean)} targets, but the schema "
+                    f"has {len(self.scale)} that are scaled; give sums of the same targets."
+                )
+        mean, scale = (tuple(part.tolist()) for part in target_scale(members))
+        return replace(self, mean=mean, scale=scale)
+
     def encode(self, graphs: GraphSet) -> GraphSet:
         """Return graphs with their targets as a model predicts them."""
         if not self.scale:
@@ -73,6 +122,24 @@ class TargetSums:
         count = known.sum(axis=0).astype(float)
         mean = np.where(known, values, 0.0).sum(axis=0) / np.maximum(count, 1)
         return cls(count, mean, (np.where(known, values - mean, 0.0) ** 2).sum(axis=0))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return a dictionary for JSON."""
+        return {name: getattr(self, name).tolist() for name in ("count", "mean", "squares")}
+
+    @classmethod
+    def from_json(cls, content: Any) -> TargetSums:
+        """Build from a dictionary made by `to_json`; raise ValueError for anything else."""
+        try:
+            parts = [np.array(content[name], float) for name in ("count", "mean", "squares")]
+        except (KeyError, TypeError) as error:
+            raise ValueError("not count, mean and squares") from error
+        count, _, squares = parts
+        if any(part.ndim != 1 or part.shape != count.shape for part in parts):
+            raise ValueError("not as many numbers as targets")
+        if not np.isfinite(parts).all() or (count < 0).any() or (squares < 0).any():
+            raise ValueError("numbers that cannot be")
+        return cls(*parts)
 
 
 def target_scale(members: Sequence[TargetSums]) -> tuple[Floats, Floats]:

@@ -148,7 +148,10 @@ def write_tu(graphs: GraphSet, folder: Path) -> None:
     tables: dict[str, np.ndarray | None] = {
         "A": np.concatenate([pairs, pairs[:, ::-1]]) + 1,
         "graph_indicator": graphs.node_graph + 1,
-        "graph_labels": np.array(graphs.class_values)[graphs.target],
+        "graph_labels": np.array(graphs.class_values)[graphs.target]
+        if graphs.values is None
+        else None,
+        "graph_attributes": graphs.values,
         "node_labels": graphs.node_label,
         "node_attributes": graphs.attribute,
     }
@@ -232,7 +235,11 @@ def corrupt(path: Path) -> MotifairError:
 
 
 def parse(name: str, read: Reader) -> GraphSet:
-    """Build graphs from the files of a TU dataset, which `read` returns by part."""
+    """Build graphs from the files of a TU dataset, which `read` returns by part.
+
+    Where there are no `graph_labels`, targets are the `graph_attributes`, nan where a label is
+    missing.
+    """
 
     def table(part: str, kind: type) -> np.ndarray | None:
         content = read(part)
@@ -260,11 +267,12 @@ def parse(name: str, read: Reader) -> GraphSet:
         return values
 
     indicator = required("graph_indicator")[:, 0]
-    labels = required("graph_labels")
-    if labels.shape[1] != 1:
+    numbers = table("graph_attributes", np.float64) if read("graph_labels") is None else None
+    labels = required("graph_labels") if numbers is None else numbers
+    if numbers is None and labels.shape[1] != 1:
         raise MotifairError(
             f"{name}_graph_labels.txt has {labels.shape[1]} numbers in a line; give each graph one "
-            "class: a single whole number."
+            f"class: a single whole number, or several targets in {name}_graph_attributes.txt."
         )
     raw_target, edges = labels[:, 0], required("A")
     if edges.shape[1] != 2:
@@ -286,14 +294,14 @@ def parse(name: str, read: Reader) -> GraphSet:
         for part, rows in (("node_labels", node_label), ("edge_labels", edge_label))
         if rows is not None and rows.shape[1] > 1
     ]
-    unread = ("edge_attributes", "graph_attributes")
+    unread = ("edge_attributes", *(["graph_attributes"] if numbers is None else []))
     ignored += [part.replace("_", " ") for part in unread if read(part) is not None]
     return GraphSet.build(
         name,
         nodes=np.bincount(indicator - 1, minlength=len(raw_target)),
         edges=edges - 1,
-        target=target,
-        class_values=values.tolist(),
+        target=target if numbers is None else numbers,
+        class_values=values.tolist() if numbers is None else None,
         node_label=None if node_label is None else node_label[:, 0],
         edge_label=None if edge_label is None else edge_label[:, 0],
         attribute=table("node_attributes", np.float64),

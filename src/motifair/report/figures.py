@@ -10,6 +10,7 @@ import numpy as np
 
 from motifair.evaluation.fairness import correlation_interval
 from motifair.evaluation.incentives import SHARES
+from motifair.evaluation.metrics import Metric, find_metric
 from motifair.evaluation.statistics import mean_interval
 from motifair.experiments.result import Result
 from motifair.experiments.split_result import SplitResult
@@ -124,12 +125,13 @@ def run_figures(source: Source, cast: Cast | None = None) -> list[Chart | Missin
 
 
 def accuracy(source: Source, cast: Cast) -> Chart | Missing:
-    """Accuracy over rounds, with the mean and the server's model."""
-    title = "Accuracy over rounds"
+    """Accuracy (or another metric) over rounds, with the mean and the server's model."""
+    metric = find_metric(source.config.metric)
+    title = f"{metric.title} over rounds"
     split = _split(source)
     if split is None:
         return _final_accuracy(source, cast)
-    table = split.history.columns["accuracy"]
+    table = metric.sign * split.history.columns["accuracy"]
     series = cast.curves(table)
     known = ~np.isnan(table).all(axis=1)
     mean = np.full(len(table), np.nan)
@@ -138,7 +140,7 @@ def accuracy(source: Source, cast: Cast) -> Chart | Missing:
     of_server = curve(
         "server's model",
         cast.timeline.rounds,
-        split.history.global_accuracy,
+        metric.sign * split.history.global_accuracy,
         Style("ink", "dot", width=2.8),
     )
     if len(of_server.y):
@@ -147,20 +149,28 @@ def accuracy(source: Source, cast: Cast) -> Chart | Missing:
         "Each agent's model on its own test graphs, at every evaluation (with few test graphs it "
         "moves in large steps); the server's model on graphs that it held out."
     )
-    return Chart("accuracy", title, cast.reading(how), "round", "accuracy", tuple(series))
+    return Chart("accuracy", title, cast.reading(how), "round", metric.words, tuple(series))
 
 
 def _final_accuracy(source: Source, cast: Cast) -> Chart | Missing:
+    metric = find_metric(source.config.metric)
     if not source.accuracy:
-        return Missing("Accuracy over rounds", SIMULATION)
+        return Missing(f"{metric.title} over rounds", SIMULATION)
     names = sorted(source.accuracy, key=lambda n: source.accuracy[n], reverse=True)
     return Chart(
         "accuracy",
-        "Accuracy after the last round",
+        f"{metric.title} after the last round",
         "As each agent measured it on its own test graphs and reported it.",
-        "accuracy",
+        metric.words,
         "",
-        (Bars("accuracy", np.array([source.accuracy[n] for n in names]), Style(), tuple(names)),),
+        (
+            Bars(
+                metric.words,
+                np.array([metric.sign * source.accuracy[n] for n in names]),
+                Style(),
+                tuple(names),
+            ),
+        ),
         rows=tuple(names),
     )
 
@@ -275,8 +285,9 @@ def presence(source: Source, cast: Cast) -> Chart | None:
 
 
 def gains(source: Source, cast: Cast) -> Chart | Missing:
-    """Accuracy gain over training alone for each agent."""
-    title = "Accuracy gain over training alone"
+    """Gain over training alone for each agent, in accuracy or another metric."""
+    metric = find_metric(source.config.metric)
+    title = f"{metric.title} gain over training alone"
     split = _split(source)
     if split is None:
         return Missing(title, SIMULATION)
@@ -296,9 +307,9 @@ def gains(source: Source, cast: Cast) -> Chart | Missing:
     return Chart(
         "gain",
         title,
-        "The bar is accuracy in the federation minus accuracy alone. The diamond is what training "
+        f"The bar is {_gained(metric)}. The diamond is what training "
         "alone once more, with another seed, changes: a bar no longer than that says little.",
-        "gain in accuracy",
+        f"gain in {metric.words}",
         "",
         (Bars("in the federation", gain[order], Style(), names), repeated),
         (Reference("no gain", 0.0, "down"),),
@@ -308,7 +319,8 @@ def gains(source: Source, cast: Cast) -> Chart | Missing:
 
 def alone_and_together(source: Source, cast: Cast) -> Chart | Missing:
     """Accuracy in the federation over accuracy alone: what the fairness is the correlation of."""
-    title = "Accuracy together over accuracy alone"
+    metric = find_metric(source.config.metric)
+    title = f"{metric.title} together over {metric.words} alone"
     split = _split(source)
     if split is None:
         return Missing(title, SIMULATION)
@@ -317,7 +329,8 @@ def alone_and_together(source: Source, cast: Cast) -> Chart | Missing:
     def dots(name: str, style: Style, agents: list[str]) -> Dots:
         rows = [place[n] for n in agents]
         called = tuple(labels[n] for n in agents)
-        return Dots(name, split.alone[rows], split.accuracy[rows], style, called, tuple(agents))
+        x, y = (metric.sign * scores[rows] for scores in (split.alone, split.accuracy))
+        return Dots(name, x, y, style, called, tuple(agents))
 
     crowd = [n for n in split.names if n not in cast.named]
     series = [dots("other agents", CROWD, crowd)] if crowd else []
@@ -328,9 +341,10 @@ def alone_and_together(source: Source, cast: Cast) -> Chart | Missing:
         "together",
         title,
         "Fairness is the correlation of these points: who is better alone should be better "
-        "together. Above the line the federation helps. Points may lie on top of each other.",
-        "accuracy, trained alone",
-        "accuracy in the federation",
+        f"together. {'Below' if metric.is_error else 'Above'} the line the federation helps. "
+        "Points may lie on top of each other.",
+        f"{metric.words}, trained alone",
+        f"{metric.words} in the federation",
         tuple(series),
         (Reference("as good as alone", kind="diagonal"),),
     )
@@ -421,8 +435,11 @@ def incentives(source: Source, cast: Cast) -> Chart | Missing:
     measured = [(s, s.giving) for s in result.splits if s.giving is not None]
     if not measured:
         return Missing(title, "it was not measured; run with --set incentives=true.")
+    metric = result.metric
+    possible = (0.0, math.inf if metric.is_error else 1.0)
+    reached = metric.sign * np.array([g.accuracy for _, g in measured])
     tables = {
-        "accuracy": (np.array([g.accuracy for _, g in measured]), look(0), (0.0, 1.0)),
+        metric.words: (reached, look(0), possible),
         "pay": (np.array([g.pay for _, g in measured]), look(1), (-math.inf, math.inf)),
     }
     series: list[Curve | Dots] = []
@@ -437,13 +454,15 @@ def incentives(source: Source, cast: Cast) -> Chart | Missing:
     return Chart(
         "incentives",
         title,
-        f"Accuracy and total pay of one agent of each split{over}; pay is a share of that for "
-        "giving all. Where the accuracy does not rise, giving more brings no better model; at 0, "
-        "what is above the line is what a free rider gains over training alone.",
+        f"{metric.title} and total pay of one agent of each split{over}; pay is a share of that "
+        f"for giving all. Where the {metric.words} does not {'fall' if metric.is_error else 'rise'}"
+        ", giving more brings no better model; at 0, what is "
+        f"{'below' if metric.is_error else 'above'} the line is what a free rider gains over "
+        "training alone.",
         "share of its graphs that it gives",
-        "accuracy, pay",
+        f"{metric.words}, pay",
         tuple(series),
-        (Reference("accuracy alone", float(np.mean(alone))),),
+        (Reference(f"{metric.words} alone", metric.sign * float(np.mean(alone))),),
     )
 
 
@@ -451,22 +470,30 @@ def tradeoff(results: Mapping[str, Result]) -> Chart:
     """Accuracy over fairness of several runs, with intervals."""
     series = []
     for k, (name, result) in enumerate(results.items()):
-        mean, interval = result.mean, result.ci95
-        spans = {m: np.array(interval[m]).reshape(2, 1) for m in _AXES}
-        x, y = (np.array([mean[m]]) for m in _AXES)
+        (x, *x_span), (y, *y_span) = (np.array(result.judged(m)).reshape(3, 1) for m in _AXES)
         style = replace(look(k), hollow=k >= len(CURVES))
         series.append(
-            Dots(name, x, y, style, (name,), x_span=spans[_AXES[0]], y_span=spans[_AXES[1]])
+            Dots(name, x, y, style, (name,), x_span=np.array(x_span), y_span=np.array(y_span))
         )
+    metric = next(iter(results.values())).metric
     return Chart(
         "tradeoff",
-        "Accuracy over fairness",
-        "Up and to the right is better. Bars are 95 % intervals, where there are some; where they "
-        "overlap, look at the paired differences of motifair compare.",
+        f"{metric.title} over fairness",
+        f"{'Down' if metric.is_error else 'Up'} and to the right is better. Bars are 95 % "
+        "intervals, where there are some; where they overlap, look at the paired differences of "
+        "motifair compare.",
         "fairness",
-        "personalised accuracy",
+        f"personalised {metric.words}",
         tuple(series),
     )
+
+
+def _gained(metric: Metric) -> str:
+    """Return what a gain is, in words."""
+    words = metric.words
+    if metric.is_error:
+        return f"{words} alone minus {words} in the federation"
+    return f"{words} in the federation minus {words} alone"
 
 
 _AXES = ("fairness", "personalised_accuracy")

@@ -14,6 +14,7 @@ import numpy as np
 
 from motifair.config import OPTIONS, Config, make_config
 from motifair.evaluation.fairness import LOSS
+from motifair.evaluation.metrics import find_metric
 from motifair.experiments.result import Result
 from motifair.experiments.split_result import known_mean
 from motifair.methods import component_options
@@ -165,11 +166,13 @@ def metrics_table(results: dict[str, Result]) -> Table:
     """Compare runs: a row for each, metrics with their intervals."""
     rows = []
     for name, result in results.items():
-        mean, ends = result.mean, result.ci95
-        cells = [interval(mean[m], *ends[m]) for m in METRICS]
+        cells = [interval(*result.judged(m)) for m in METRICS]
         bound = interval(result.fairness_bound, math.nan, math.nan)
         rows.append((name, result.config.dataset, str(len(result.splits)), *cells, bound))
-    head = ("run", "dataset", "splits", *METRICS.values(), "bound")
+    judged = {result.metric.words for result in results.values()}
+    words = judged.pop() if len(judged) == 1 else "score"
+    titles = (title.replace("accuracy", words) for title in METRICS.values())
+    head = ("run", "dataset", "splits", *titles, "bound")
     return Table(head, rows, "Metrics, with 95 % intervals", range(2, len(head)))
 
 
@@ -192,14 +195,16 @@ def agents_table(source: Source, timeline: Timeline) -> Table:
     )
     if source.ledger is not None:
         columns["missed"] = [str(n) for n in (timeline.status > 0).sum(axis=0)]
+    metric = find_metric(source.config.metric)
     if source.result is not None:
         split = source.result.splits[source.split]
-        columns["accuracy alone"] = _cells(split.alone, 3)
-        columns["alone again"] = _cells(split.alone_again, 3)
-        columns["accuracy together"] = _cells(split.accuracy, 3)
+        columns[f"{metric.words} alone"] = _cells(metric.sign * split.alone, 3)
+        columns["alone again"] = _cells(metric.sign * split.alone_again, 3)
+        columns[f"{metric.words} together"] = _cells(metric.sign * split.accuracy, 3)
         columns["gain"] = [f"{g:+.3f}" for g in split.accuracy - split.alone]
     elif source.accuracy:
-        columns["accuracy"] = _cells([source.accuracy.get(a, math.nan) for a in timeline.agents], 3)
+        reached = [metric.sign * source.accuracy.get(a, math.nan) for a in timeline.agents]
+        columns[metric.words] = _cells(reached, 3)
     rows = tuple(zip(*columns.values(), strict=True))
     return Table(tuple(columns), rows, "Agents", range(left, len(columns)))
 
@@ -269,24 +274,24 @@ def _fairness(result: Result) -> Fact:
 
 
 def _accuracy(result: Result) -> Fact:
-    mean, ends = result.mean, result.ci95
+    mean, metric = result.mean, result.metric
     note = (
-        f"Mean over agents; alone {mean['alone_accuracy']:.3f}, gain {mean['gain']:+.3f}, "
-        f"worst agent {mean['worst_gain']:+.3f}; {100 * mean['worse_off']:.0f} % of the agents "
-        f"lose more than {LOSS} against training alone."
+        f"Mean over agents; alone {result.judged('alone_accuracy')[0]:.3f}, gain "
+        f"{mean['gain']:+.3f}, worst agent {mean['worst_gain']:+.3f}; "
+        f"{100 * mean['worse_off']:.0f} % of the agents lose more than "
+        f"{f'{LOSS:.0%} of the error' if metric.is_error else LOSS} against training alone."
     )
     if not math.isnan(mean["global_accuracy"]):
-        of_server = interval(mean["global_accuracy"], *ends["global_accuracy"])
+        of_server = interval(*result.judged("global_accuracy"))
         note += f" The server's model, on graphs that it held out: {of_server}."
-    metric = "personalised_accuracy"
-    return Fact("Accuracy", interval(mean[metric], *ends[metric]), note)
+    return Fact(metric.title, interval(*result.judged("personalised_accuracy")), note)
 
 
 def _rationality(result: Result) -> Fact:
     mean, metric = result.mean, "rationality"
     note = (
-        "Share of the agents whose accuracy is not below that alone, averaged over both trainings "
-        f"alone. Training alone again scores {number(mean['rationality_retest'])}."
+        f"Share of the agents whose {result.metric.words} is not worse than alone, averaged over "
+        f"both trainings alone. Training alone again scores {number(mean['rationality_retest'])}."
     )
     return Fact("Rationality", interval(mean[metric], *result.ci95[metric]), note)
 
@@ -296,11 +301,14 @@ def _incentives(result: Result) -> Fact:
     accuracy, pay, gain = (
         interval(mean[m], *ends[m]) for m in ("accuracy_slope", "pay_slope", "free_rider_gain")
     )
+    words = result.metric.words
     note = (
-        "Rise of one agent's accuracy from giving none of its graphs to giving all. Of its pay, as "
-        f"a share of that for giving all: {pay}. Its accuracy for giving none, over alone: {gain}."
+        f"Rise of one agent's {words} from giving none of its graphs to giving all. Of its pay, as "
+        f"a share of that for giving all: {pay}. Its {words} for giving none, over alone: {gain}."
     )
-    return Fact("Slope of accuracy", accuracy, note)
+    if result.metric.is_error:
+        note += " Errors count with their sign turned: more is better."
+    return Fact(f"Slope of {words}", accuracy, note)
 
 
 def _rounds(timeline: Timeline, source: Source) -> Fact:

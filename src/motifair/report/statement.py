@@ -139,7 +139,7 @@ def _about(s: Statement) -> str:
 
 
 def _besides(s: Statement) -> str:
-    return besides_money(s.received, s.accuracy)
+    return besides_money(s.received, s.accuracy, s.metric)
 
 
 def _labels(s: Statement) -> dict[str, str]:

@@ -43,11 +43,14 @@ def verdict_on_comparison(comparison: Comparison) -> tuple[str, ...]:
         if metric == "global_accuracy" or rows.empty:
             continue
         best = rows.sort_values("mean", ascending=False, kind="stable").iloc[0]
-        words = f"Best by {title.replace('personalised', 'accuracy')}: {best['method']}"
-        words += f" ({interval(best['mean'], best['low'], best['high'])})"
+        judged, ends = comparison.first.metric, (best["mean"], best["low"], best["high"])
+        if metric == "personalised_accuracy":
+            title, ends = judged.words, judged.interval(*ends)
+        words = f"Best by {title}: {best['method']} ({interval(*ends)})"
         if best["method"] != comparison.baseline and not math.isnan(best["difference"]):
             told = "" if best["p_holm"] < SIGNIFICANT else "not significantly "
-            words += f", {told}above {comparison.baseline} by {best['difference']:.3f}"
+            side = "below" if judged.is_error and title == judged.words else "above"
+            words += f", {told}{side} {comparison.baseline} by {best['difference']:.3f}"
         sentences.append(f"{words}.")
     gain = comparison.results[comparison.baseline].mean["gain"]
     sentences.append(f"{comparison.baseline} itself gains {gain:+.3f} over training alone.")
@@ -103,12 +106,13 @@ def _worth(result: Result) -> str:
     """Judge the mean gain by its interval over splits, or a single one by the second training."""
     mean, (low, high) = result.mean, result.ci95["gain"]
     splits = len(result.splits)
-    accuracy, alone = mean["personalised_accuracy"], mean["alone_accuracy"]
-    measured = f"accuracy {accuracy:.3f} instead of {alone:.3f} alone"
+    metric = result.metric
+    reached, alone = (metric.sign * mean[f"{m}_accuracy"] for m in ("personalised", "alone"))
+    measured = f"{metric.words} {reached:.3f} instead of {alone:.3f} alone"
     if accuracy_caveats(result):
         return f"Whether federating is worth it cannot be told from this run ({measured})."
     if splits == 1:
-        again = float(result.splits[0].alone_again.mean())
+        again = metric.sign * float(result.splits[0].alone_again.mean())
         return (
             f"On this one split federating brings {measured}; alone again it was {again:.3f}. "
             "More splits (--splits 5) tell whether that holds."

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from motifair.evaluation.metrics import find_metric
 from motifair.statements.attribution import valued_by
 from motifair.statements.entry import AgreedTerms
 
@@ -111,14 +112,17 @@ def how_to_repeat(agent: str, folder: str | None, split: int) -> tuple[tuple[str
     )
 
 
-def besides_money(received: float | None, accuracy: float | None) -> str:
+def besides_money(received: float | None, accuracy: float | None, metric: str) -> str:
     """Say what a member got in addition to its payoff; '' where nothing is known.
 
-    >>> besides_money(0.25, 0.9)
+    `accuracy` is the score of its model by the `metric`.
+
+    >>> besides_money(0.25, 0.9, "accuracy")
     "Besides money you got 25 % of the federation's updates and a model of accuracy 0.900."
     """
     got = [] if received is None else [f"{100 * received:.0f} % of the federation's updates"]
-    got += [] if accuracy is None else [f"a model of accuracy {accuracy:.3f}"]
+    judged = find_metric(metric)
+    got += [] if accuracy is None else [f"a model of {judged.words} {judged.sign * accuracy:.3f}"]
     return f"Besides money you got {' and '.join(got)}." if got else ""
 
 

@@ -97,10 +97,10 @@ class Statement:
     `rounds` are those in which the agent was a member. `entries` and `head` are the length and the
     last hash of the ledger. `federation` is its name, '' if unknown. `received` is the share of the
     update that the agent was given, on average over settled rounds and relative to the most that
-    anybody was given (None if nobody was given any), `accuracy` that of its model on its own test
-    graphs (None if unknown). `alignments` says what the part `alignment` is: `alignment`,
-    `coverage`, or both if the terms changed. `motifs` is None if unknown. `sentences` explain how
-    it was paid, `verification` has pairs of a command and what it does.
+    anybody was given (None if nobody was given any), `accuracy` the score of its model on its own
+    test graphs by the `metric` (None if unknown). `alignments` says what the part `alignment` is:
+    `alignment`, `coverage`, or both if the terms changed. `motifs` is None if unknown. `sentences`
+    explain how it was paid, `verification` has pairs of a command and what it does.
     """
 
     run: str
@@ -118,6 +118,7 @@ class Statement:
     federation: str = ""
     received: float | None = None
     accuracy: float | None = None
+    metric: str = "accuracy"
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -202,7 +203,11 @@ class Statement:
                 "equal": self.exact(self.equal),
                 "shapley": None if shapley is None else self.exact(shapley),
             },
-            "besides": {"received": self.received, "accuracy": self.accuracy},
+            "besides": {
+                "received": self.received,
+                "accuracy": self.accuracy,
+                "metric": self.metric,
+            },
             "motifs": None if self.motifs is None else [asdict(m) for m in self.motifs],
             "leaned_on": {
                 "meaning": self.leaning,
@@ -307,6 +312,7 @@ def make_statement(
         federation=federation,
         received=_received(entries, agent),
         accuracy=accuracy.get(agent),
+        metric=str(last.config.get("metric", "accuracy")),
     )
 
 

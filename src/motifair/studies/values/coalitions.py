@@ -17,6 +17,7 @@ from motifair.federation.agents import local_training
 from motifair.graphs.batch import Shard, collate, repeat
 from motifair.learning.adam import Moments
 from motifair.learning.loader import Loader
+from motifair.learning.objective import mean_loss
 from motifair.learning.randomness import fold, stream_keys
 from motifair.mechanism.alignment import coalitions
 from motifair.methods import make_method
@@ -100,14 +101,14 @@ class Coalitions:
 
     @torch.no_grad()
     def losses(self, test: Shard) -> Tensor:
-        """Return the mean cross-entropy of every coalition's model on the test graphs, `(2^A,)`."""
+        """Return the mean loss of every coalition's model on the test graphs, `(2^A,)`."""
         one = collate([test], self.device, self.dtype)
         at_once = max(1, TEST_ROWS // max(one.nodes, 1))
         parts = []
         for weights in torch.split(self.weights, at_once):
             batch = repeat(one, len(weights))
             scores = self.model.classify(weights, self.model.embed(weights, batch))
-            parts.append((scores * batch.label_weight).sum(dim=(1, 2)))
+            parts.append(mean_loss(self.model.task.kind, scores, batch))
         return torch.cat(parts).double()
 
 

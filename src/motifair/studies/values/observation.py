@@ -17,6 +17,7 @@ from motifair.federation.agents import local_training
 from motifair.graphs.batch import Batch, Shard, collate, repeat
 from motifair.learning.adam import Moments
 from motifair.learning.loader import Loader
+from motifair.learning.objective import mean_loss
 from motifair.learning.randomness import fold, stream_keys
 from motifair.mechanism.alignment import coalitions
 from motifair.methods import make_method
@@ -97,7 +98,7 @@ class Observation:
         def loss(one: Batch) -> Tensor:
             batch = repeat(one, len(models))
             scores = self.model.classify(models, self.model.embed(models, batch))
-            return (scores * batch.label_weight).sum(dim=(1, 2))
+            return mean_loss(self.model.task.kind, scores, batch)
 
         return torch.stack([loss(one) for one in self.held], dim=1)
 

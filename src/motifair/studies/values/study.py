@@ -20,9 +20,10 @@ from motifair.federation.loop import Stopped
 from motifair.federation.members import Members, prepare
 from motifair.files import write_atomic
 from motifair.graphs.batch import Shard, make_shard
-from motifair.graphs.graph_set import Ints
+from motifair.graphs.graph_set import GraphSet, Ints
 from motifair.graphs.partition import holdout
 from motifair.graphs.split import Split
+from motifair.graphs.task import BINARY
 from motifair.learning.process import training_process
 from motifair.learning.randomness import derive_seed
 from motifair.studies.intervals import CORRELATION, with_interval
@@ -189,10 +190,10 @@ def _save(path: Path, arrays: Mapping[str, Array]) -> None:
 def _trained(plan: Plan, split: Split, members: Members, seed: int) -> dict[str, Array]:
     """Train all coalitions twice for the truth, and once more on what agents do not hold back."""
     graphs, model, device = split.graphs, members.model, plan.device
-    features = members.features
+    features, encoded = members.features, model.task.encode(graphs)
 
     def shard(chosen: Ints) -> Shard:
-        return make_shard(graphs.select(chosen), features, None, summed=model.summed_inputs)
+        return make_shard(encoded.select(chosen), features, None, summed=model.summed_inputs)
 
     def retrained(train: list[Shard], purpose: str) -> Coalitions:
         stack = Coalitions(
@@ -206,13 +207,12 @@ def _trained(plan: Plan, split: Split, members: Members, seed: int) -> dict[str,
     utility = np.stack(
         [-retrained(list(members.train), p).losses(test).cpu().numpy() for p in ("truth", "again")]
     )
-    frequency = np.bincount(graphs.target[unseen], minlength=graphs.classes) / len(unseen)
-    utility[:, 0] = np.log(frequency[graphs.target[unseen]]).mean()  # nobody knows but classes
+    utility[:, 0] = -uninformed_loss(model.task.kind, test.graphs, test.graphs)
     kept, held = zip(*_hold_back(split, members, seed), strict=True)
     train, judged = [shard(k) for k in kept], [shard(h) for h in held]
     again = retrained(train, "observed")
     losses = np.stack([again.losses(h).cpu().numpy() for h in judged], axis=1)
-    losses[0] = [-np.log(frequency[h.graphs.target]).mean() for h in judged]
+    losses[0] = [uninformed_loss(model.task.kind, test.graphs, h.graphs) for h in judged]
     seen = Observation(
         plan.config, model, split.names, train, judged, seed=derive_seed(seed, "observed"),
         device=device,
@@ -228,6 +228,18 @@ def _trained(plan: Plan, split: Split, members: Members, seed: int) -> dict[str,
         "wiring": np.stack([s.wiring for s in said]),
         **{name: getattr(seen, name) for name in recorded},
     }
+
+
+def uninformed_loss(kind: str, known: GraphSet, judged: GraphSet) -> float:
+    """Return the loss on some graphs of who knows but the frequencies, or means, of targets."""
+    if known.values is None or judged.values is None:
+        frequency = np.bincount(known.target, minlength=known.classes) / len(known)
+        return float(-np.log(frequency[judged.target]).mean())
+    y, mean = judged.values, np.nanmean(known.values, axis=0)
+    if kind == BINARY:
+        probability = np.abs(1 - y - mean)  # of the answer: the mean, or 1 less it; NaN stays
+        return float(np.nanmean(-np.log(probability.clip(min=1e-6))))
+    return float(np.nanmean((y - mean) ** 2))
 
 
 def _hold_back(split: Split, members: Members, seed: int) -> Iterator[tuple[Ints, Ints]]:
