@@ -12,7 +12,7 @@ from worlds import CPU, simulate, small_config, small_split
 
 import motifair
 from motifair.errors import MotifairError
-from motifair.evaluation.accuracy import outputs
+from motifair.evaluation.accuracy import measure, outputs
 from motifair.federation.members import prepare
 from motifair.graphs.batch import collate
 from motifair.graphs.dataset import Dataset
@@ -118,6 +118,38 @@ def test_damage_to_labels_leaves_holes_and_test_graphs_as_they_are(
         else:
             np.testing.assert_allclose(np.nanmean(after[own], 0), np.nanmean(before[own], 0))
             np.testing.assert_allclose(np.nanstd(after[own], 0), np.nanstd(before[own], 0))
+
+
+@KINDS
+def test_contributions_are_relative_to_the_size_of_the_score(kind: str) -> None:
+    config = small_config(method="fedavg", contribution=True, rounds=1, eval_every=1, **MANY)
+    simulation, states, _ = simulate(config, small_split(config, SETS[kind]()))
+    done = simulation.play(states[0])
+    found = simulation.contributions(states[0], done.state, done.uploads)["contribution"]
+    assert torch.isfinite(found).all()
+    update = done.uploads.update.double()
+    graphs = torch.tensor(simulation.members[0].graphs).double()
+    start = states[0].server.weights.double()
+
+    def reached(own: list[int]) -> float:
+        moved = start + (graphs[own, None] * update[own]).sum(0) / graphs[own].sum()
+        return measure(simulation.model, moved[None], simulation.global_test).item()
+
+    everyone = list(range(config.agents))
+    for k in everyone:
+        left = reached([a for a in everyone if a != k])
+        expected = (reached(everyone) - left) / abs(left)
+        assert found[k].item() == pytest.approx(expected, abs=1e-9)
+
+
+def test_cffl_judges_updates_by_accuracy_whatever_agents_are_judged_by() -> None:
+    config = small_config(method="cffl-lyu", metric="pr-auc", **MANY)
+    split = small_split(config, planted_tasks(200, holes=0.1))
+    _, _, history = simulate(config, split)
+    _, _, other = simulate(small_config(method="cffl-lyu", metric="accuracy", **MANY), split)
+    assert np.array_equal(history.columns["value"], other.columns["value"])
+    assert np.isfinite(history.columns["value"]).all()
+    assert not np.array_equal(history.columns["accuracy"], other.columns["accuracy"])
 
 
 def test_numbers_are_scaled_by_training_labels_alone() -> None:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from motifair.config import OPTIONS, Config, make_config
 from motifair.errors import MotifairError
+from motifair.evaluation.metrics import find_metric
 from motifair.evaluation.statistics import holm, mean_ranks, paired_difference
 from motifair.experiments.jobs import Progress
 from motifair.experiments.plan import Given, Plan, join_settings, make_plan
@@ -117,7 +118,9 @@ class Comparison:
             p.p if m != self.baseline else float("nan") for m, p in zip(names, pairs, strict=True)
         ]
         rank = mean_ranks([values[m] for m in names])
-        dataset = self.first.config.dataset
+        # What is published are accuracies, which do not compare with another metric.
+        comparable = self.first.metric == find_metric("accuracy")
+        dataset = self.first.config.dataset if comparable else ""
         rows = []
         for k, (method, p) in enumerate(zip(names, holm(tested), strict=True)):
             low, high = self.results[method].ci95[metric]

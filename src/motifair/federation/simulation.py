@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from motifair.config import Config
-from motifair.evaluation.accuracy import measure
+from motifair.evaluation.accuracy import measure, outputs, scores
 from motifair.federation.agents import (
     Agents,
     AgentsState,
@@ -27,6 +28,7 @@ from motifair.federation.server import Record, Server, masked_blocks
 from motifair.federation.stacks import stack_states, unstack_state
 from motifair.federation.state import FederationState
 from motifair.graphs.batch import Shard, collate
+from motifair.graphs.task import CLASSES
 from motifair.learning.randomness import stream_keys
 from motifair.methods import make_method
 
@@ -94,7 +96,9 @@ class Simulation:
     @property
     def recordable(self) -> bool:
         """Whether a round is the same program every time: nothing is decided on the host."""
-        return self.method.takes_stacks() and self.agents.same_batches
+        # Only the accuracy of classes is computed on the device.
+        judged = self.validation is None or self.model.task.kind == CLASSES
+        return self.method.takes_stacks() and self.agents.same_batches and judged
 
     def histories(self) -> list[History]:
         """Return an empty history for each federation."""
@@ -118,7 +122,7 @@ class Simulation:
     def contributions(
         self, before: FederationState, after: FederationState, uploads: Uploads
     ) -> Record:
-        """Return (acc_N − acc_{−i}) / acc_{−i} of the server model on the global test set, where
+        """Return (acc_N − acc_{−i}) / |acc_{−i}| of the server model on the global test set, where
         acc_{−i} is had without agent i in this round; and the Shapley value of its update.
         """
         without, exact = without_each(self.server, before.server, uploads)
@@ -129,7 +133,8 @@ class Simulation:
             other = rows.clone()
             other[:, self.agents.shared] = shared.to(rows.dtype)
             left = measure(self.model, other, self.global_test)
-            contribution.append(torch.where(left > 0, (reached - left) / left, torch.nan))
+            relative = (reached - left) / left.abs()  # scores of errors are negative
+            contribution.append(torch.where(left != 0, relative, torch.nan))
         return {"contribution": torch.stack(contribution, dim=1).view_as(exact), "shapley": exact}
 
     def evaluate(self, state: FederationState) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -244,8 +249,15 @@ class Simulation:
         return made[0] if self.single else made
 
     def _validate(self, weights: Tensor) -> Tensor:
-        """Return how accurate server models `(..., n, D)` are on lent graphs, `(..., n)`."""
+        """Return how accurate server models `(..., n, D)` are on lent graphs, `(..., n)`.
+
+        That is the accuracy also where agents are judged by another metric.
+        """
         assert self.validation is not None
+        task = replace(self.model.task, metric="accuracy")
         rows = weights.to(self.initial.dtype).view(len(self.members), -1, weights.shape[-1])
-        reached = [measure(self.model, r, self.validation) for r in rows.unbind(dim=1)]
+        reached = [
+            scores(task, outputs(self.model, r, self.validation), self.validation)
+            for r in rows.unbind(dim=1)
+        ]
         return torch.stack(reached, dim=1).view(weights.shape[:-1])

@@ -5,6 +5,8 @@ from contextlib import closing
 import numpy as np
 import pytest
 import torch
+from targets_world import planted_numbers, planted_tasks
+from worlds import small_config, small_split
 
 from motifair.config import Config
 from motifair.experiments.plan import make_plan, split_data
@@ -15,6 +17,7 @@ from motifair.graphs.batch import collate, repeat
 from motifair.mechanism.alignment import coalitions
 from motifair.studies.harm import without
 from motifair.studies.values.coalitions import Coalitions
+from motifair.studies.values.study import uninformed_loss
 
 CPU = torch.device("cpu")
 ROUNDS = 4
@@ -87,3 +90,33 @@ def test_repeated_graphs_are_those_collated_again(federation: tuple[Config, Memb
             expected = scores, gradient
     assert torch.equal(scores, expected[0])
     assert torch.equal(gradient, expected[1])
+
+
+@pytest.mark.parametrize("kind", ["binary", "regression"])
+def test_losses_of_other_tasks_are_those_of_their_known_labels(kind: str) -> None:
+    graphs = {"binary": planted_tasks, "regression": planted_numbers}[kind](holes=0.3)
+    config = small_config(method="fedavg", agents=2, partition="iid", test_fraction=0.3, rounds=1)
+    members = prepare(config, small_split(config, graphs), seed=5)
+    model, test = members.model, members.global_test
+    stack = Coalitions(config, model, members.split.names, members.train, seed=5, device=CPU)
+    stack.run(1)
+    batch = collate([test], CPU, torch.float32)
+    y = torch.as_tensor(test.graphs.values, dtype=torch.float32)
+    known, loss = ~y.isnan(), torch.nn.functional
+    judge = loss.binary_cross_entropy_with_logits if kind == "binary" else loss.mse_loss
+    for row, found in zip(stack.weights, stack.losses(test), strict=True):
+        scores = model.classify(row[None], model.embed(row[None], batch))[0]
+        assert found.item() == pytest.approx(judge(scores[known], y[known]).item(), abs=1e-6)
+    mean = y.nanmean(dim=0).expand_as(y)
+    usual = torch.logit(mean) if kind == "binary" else mean
+    expected = judge(usual[known], y[known]).item()
+    assert uninformed_loss(kind, test.graphs, test.graphs) == pytest.approx(expected, abs=1e-6)
+
+
+def test_who_knows_frequencies_alone_has_their_entropy(
+    federation: tuple[Config, Members],
+) -> None:
+    graphs = federation[1].global_test.graphs
+    share = np.bincount(graphs.target) / len(graphs)
+    entropy = -(share * np.log(share)).sum()
+    assert uninformed_loss("classes", graphs, graphs) == pytest.approx(entropy)
