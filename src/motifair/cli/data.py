@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from motifair.cli import complete
-from motifair.cli.shared import DataDir, Json, print_json
+from motifair.cli.shared import DataDir, Json, Smiles, Targets, choose_columns, print_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,10 +26,6 @@ Dataset = Annotated[
         help="Name, or path of a TU folder or zip, or of a file with graphs.",
         autocompletion=complete.dataset,
     ),
-]
-Smiles = Annotated[str | None, typer.Option(help="Column of a CSV file with SMILES.")]
-Targets = Annotated[
-    str | None, typer.Option(help="Columns of a CSV file to predict, joined by commas, or all.")
 ]
 
 
@@ -129,14 +126,13 @@ def check(
 
     Of a file with molecules every SMILES is listed that RDKit cannot read.
     """
-    from motifair.graphs.csv_file import Columns
     from motifair.graphs.dataset import GENERATED, load_dataset
     from motifair.graphs.tu import KNOWN
 
     about: dict[str, Any] = {"dataset": dataset, "generated": dataset in GENERATED}
     sentence = f"{dataset} is generated here: there is no file to check."
     if dataset not in GENERATED:
-        columns = Columns(smiles or "", targets)
+        columns = choose_columns(Path(dataset), smiles, targets)
         data = load_dataset(dataset, agents=2, seed=0, data_dir=data_dir, columns=columns)
         graphs = data.graphs
         published = graphs.name in KNOWN

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from motifair.cli import complete
 from motifair.cli.member import me
-from motifair.cli.shared import Json
+from motifair.cli.shared import Json, Smiles, Targets, choose_columns
 from motifair.errors import MotifairError
 from motifair.extras import require
 from motifair.table import Table, number
@@ -71,6 +71,8 @@ def init(
         list[Path] | None,
         typer.Option(help="A member's file from `federation sums`; once for each member."),
     ] = None,
+    smiles: Smiles = None,
+    targets: Targets = None,
     folder: Folder = HERE,
 ) -> None:
     """Write a commented federation.toml, ready to edit.
@@ -83,7 +85,8 @@ def init(
     from motifair.graphs.read import Schema, read_graphs
 
     operator = _operator(folder)
-    sample = read_graphs(like)
+    columns = choose_columns(like, smiles, targets or "")
+    sample = read_graphs(like, columns)
     schema = Schema.of(sample, features, edges, task)
     scaled = bool(schema.predicted.scale)
     if sums and (schema.mean or not scaled):
@@ -91,7 +94,7 @@ def init(
     if sums and scaled:
         schema = schema.scaled_by([_target_sums(path) for path in sums])
     names = [m.strip() for m in members.split(",")]
-    path = operator.write_terms(name, names, schema)
+    path = operator.write_terms(name, names, schema, columns)
     typer.echo(
         describe_inputs(
             Dataset(sample),
@@ -108,6 +111,7 @@ def init(
 def write_sums(
     graphs: Annotated[Path, typer.Option(help="The member's graphs.")],
     out: Annotated[Path, typer.Option(help="The file to write.")],
+    smiles: Smiles = None,
 ) -> None:
     """Write the sums of a member's node attributes and targets, for the operator's `init --sums`.
 
@@ -119,7 +123,7 @@ def write_sums(
     from motifair.graphs.read import read_graphs
     from motifair.graphs.task import TargetSums
 
-    found, words = read_graphs(graphs), []
+    found, words = read_graphs(graphs, choose_columns(graphs, smiles, None)), []
     content: dict[str, Any] = {}
     if found.values is not None:
         content["targets"] = TargetSums.of(found.values).to_json()

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from motifair.cli.shared import Json, print_json
+from motifair.cli.shared import Json, Smiles, choose_columns, print_json
 
 
 def predict(
@@ -17,10 +17,11 @@ def predict(
     graphs: Annotated[
         Path,
         typer.Option(
-            help="TU folder or zip, PyG .pt, NetworkX .graphml, .gml or node-link .json, or a "
-            "folder of these."
+            help="TU folder or zip, CSV with SMILES or edges, PyG .pt, NetworkX .graphml, .gml or "
+            "node-link .json, or a folder of these."
         ),
     ],
+    smiles: Smiles = None,
     out: Annotated[
         Path | None, typer.Option(help="File for the predictions, .csv or .json.")
     ] = None,
@@ -41,7 +42,10 @@ def predict(
     if out is not None:
         check_target(out)
     exported = load_model(model)
-    predictions = classify(exported, read_graphs(graphs))
+    found = read_graphs(graphs, choose_columns(graphs, smiles, None))
+    if found.ignored:
+        typer.echo(f"motifair: Ignoring {', '.join(found.ignored)}.", err=True)
+    predictions = classify(exported, found)
     if out is not None:
         text = predictions.to_csv(index=False) if out.suffix == ".csv" else _json(predictions)
         write_atomic(out, text)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from motifair.cli import complete
+from motifair.errors import MotifairError
 from motifair.files import finite
+
+if TYPE_CHECKING:
+    from motifair.graphs.csv_file import Columns
 
 DataDir = Annotated[Path | None, typer.Option(help="Folder with datasets.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.", autocompletion=complete.device)]
@@ -17,6 +21,21 @@ Threads = Annotated[int | None, typer.Option(min=1, help="Workers; default all u
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 Summary = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
+
+
+Smiles = Annotated[str | None, typer.Option(help="Column of a CSV file with SMILES.")]
+Targets = Annotated[
+    str | None, typer.Option(help="Columns of a CSV file to predict, joined by commas, or all.")
+]
+
+
+def choose_columns(path: Path, smiles: str | None, targets: str | None) -> Columns:
+    """Return which columns are read; refuse to name some of a file that is no table."""
+    from motifair.graphs.csv_file import Columns, is_csv
+
+    if (smiles or targets) and not is_csv(path):
+        raise MotifairError(f"--smiles and --targets are for CSV files; leave them out for {path}.")
+    return Columns(smiles or "", targets)
 
 
 def print_json(content: Any) -> None:

@@ -21,6 +21,7 @@ from motifair.consortium.wire import FINISH, Download, Upload, unseal
 from motifair.errors import MotifairError
 from motifair.export.model import save_model
 from motifair.files import write_atomic, write_private
+from motifair.graphs.csv_file import Columns
 from motifair.graphs.read import read_graphs
 from motifair.learning.process import keep_freed_memory
 from motifair.statements.signatures import public_text, read_public
@@ -161,7 +162,8 @@ def _terms(name: str, kit: Path) -> FederationTerms:
 def _prepared(name: str, settings: dict[str, Any]) -> tuple[FederationTerms, MemberData, int]:
     terms = _terms(name, Path(settings["kit"]))
     seed = _secret(Path(settings["state"]))
-    graphs = read_graphs(Path(settings["graphs"]))
+    columns = Columns(terms.config.smiles, terms.config.targets)
+    graphs = read_graphs(Path(settings["graphs"]), columns)
     key = terms.fingerprint_key
     return terms, prepare_member_data(terms.config, terms.schema, name, graphs, seed, key), seed
 

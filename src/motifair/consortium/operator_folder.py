@@ -23,6 +23,7 @@ from motifair.consortium.template import federation_toml, members_toml
 from motifair.consortium.terms import TERMS, FederationTerms, read_terms
 from motifair.errors import MotifairError
 from motifair.files import write_atomic, write_private
+from motifair.graphs.csv_file import BY_NAME, Columns
 from motifair.graphs.read import Schema
 from motifair.statements.signatures import public_text
 
@@ -86,13 +87,17 @@ class OperatorFolder:
             write_atomic(public, public_text(key))
         return key
 
-    def write_terms(self, name: str, members: Sequence[str], schema: Schema) -> Path:
+    def write_terms(
+        self, name: str, members: Sequence[str], schema: Schema, columns: Columns = BY_NAME
+    ) -> Path:
         """Write a commented `federation.toml`; refuse to overwrite one."""
         path = self.folder / TERMS
         if path.exists():
             raise MotifairError(f"{path} exists; edit it, or use another folder.")
         self.folder.mkdir(parents=True, exist_ok=True)
-        write_private(path, federation_toml(name, members, schema))  # it may get a password
+        write_private(
+            path, federation_toml(name, members, schema, columns)
+        )  # it may get a password
         return path
 
     def members_terms(self) -> str:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from motifair.graphs.csv_file import BY_NAME, Columns
+from motifair.graphs.molecules import LARGEST_RING
 from motifair.graphs.read import Schema
 
 _TEXT = """\
@@ -39,7 +41,7 @@ max_total_penalty = "1000.00"   # and in total
 method = "motifair"
 profile = "default"
 rounds = 200
-
+{training}
 # [privacy]          # differential privacy of uploads; see docs/privacy.md for guarantee and cost
 #                    # (what the default also sends cannot be protected by noise: set
 #                    # size = "claimed" and alignment_against = "others" in [training])
@@ -63,12 +65,15 @@ scale = {scale}    # members' own sums, where init has --sums, else from the sam
 OPERATOR_ONLY = {"server": frozenset({"ledger"})}
 
 
-def federation_toml(name: str, members: Sequence[str], schema: Schema) -> str:
+def federation_toml(
+    name: str, members: Sequence[str], schema: Schema, columns: Columns = BY_NAME
+) -> str:
     """Return commented terms, ready to edit."""
     return _TEXT.format(
         name=name,
         members=", ".join(f'"{m}"' for m in members),
         quorum=max(2, -(-2 * len(members) // 3)),
+        training=_columns(columns),
         features=schema.features,
         columns=list(schema.columns),
         classes=list(schema.classes),
@@ -81,6 +86,14 @@ def federation_toml(name: str, members: Sequence[str], schema: Schema) -> str:
         if schema.task is None
         else f"task = {_value(schema.task.to_json())}   # what is predicted, in place of classes\n",
     )
+
+
+def _columns(columns: Columns) -> str:
+    """Return which columns of their CSV files members read, and which rings of molecules count."""
+    read = {"smiles": columns.smiles, "targets": columns.targets}
+    given = {name: column for name, column in read.items() if column}
+    rings = {"max_ring": LARGEST_RING} if columns.smiles else {}
+    return "".join(f"{name} = {_value(value)}\n" for name, value in {**given, **rings}.items())
 
 
 def members_toml(given: Mapping[str, Any]) -> str:

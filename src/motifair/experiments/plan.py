@@ -18,7 +18,7 @@ from motifair.graphs.csv_file import Columns
 from motifair.graphs.dataset import EMBEDDED, GENERATED, OWN, Dataset, Objects, load_dataset
 from motifair.graphs.features import ATTRIBUTES, BOTH, LABEL
 from motifair.graphs.inputs import Inputs, choose_edges, choose_features, describe_inputs
-from motifair.graphs.molecules import SMILES
+from motifair.graphs.molecules import LARGEST_RING, SMILES
 from motifair.graphs.owners import FUNCTION, SCAFFOLD, Owners, by_column, by_function
 from motifair.graphs.partition import EXCLUSIVE, KINDS
 from motifair.graphs.split import Split, make_split
@@ -179,15 +179,15 @@ def _load(
 
 
 def _as_molecules(config: Config, data: Dataset, given: Mapping[str, Any]) -> Config:
-    """Return the configuration for molecules: the column of SMILES is named, and rings that
-    chemists know, of up to 8 atoms, are motifs, unless another size is set.
+    """Return the configuration for molecules: the column of SMILES is named, and rings of up to
+    `LARGEST_RING` atoms are motifs, unless another size is set.
     """
     if not data.molecules:
         return config
     smiles = SMILES if data.table is None else data.table.smiles
     longer = config.rings == "chordless" and "max_ring" not in given
     return replace(
-        config, smiles=config.smiles or smiles, max_ring=8 if longer else config.max_ring
+        config, smiles=config.smiles or smiles, max_ring=LARGEST_RING if longer else config.max_ring
     )
 
 

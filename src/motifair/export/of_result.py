@@ -12,6 +12,7 @@ from motifair.errors import MotifairError
 from motifair.export.model import Exported, make_exported
 from motifair.export.predict import predict
 from motifair.export.trained import SERVER, TrainedSplit
+from motifair.graphs.csv_file import Columns
 from motifair.graphs.graph_set import GraphSet
 from motifair.graphs.read import from_unclassed, read_graphs
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 def predict_with(result: Result, graphs: Any, agent: str, split: int) -> pd.DataFrame:
     """Return the predictions for graphs by the model of an agent or of the server on one split."""
-    return predict(model_of(result, agent, split), as_graphs(graphs))
+    return predict(model_of(result, agent, split), as_graphs(graphs, result.config.smiles))
 
 
 def model_of(result: Result, agent: str, split: int) -> Exported:
@@ -41,12 +42,15 @@ def model_of(result: Result, agent: str, split: int) -> Exported:
     return make_exported(model.weights, members.model, members.features, card, model.own)
 
 
-def as_graphs(graphs: Any) -> GraphSet:
-    """Return graphs for `predict` from a path, or from PyG or NetworkX objects."""
+def as_graphs(graphs: Any, smiles: str = "") -> GraphSet:
+    """Return graphs for `predict` from a path, or from PyG or NetworkX objects.
+
+    `smiles` is the column of a CSV file with molecules.
+    """
     if isinstance(graphs, GraphSet):
         return graphs
     if isinstance(graphs, str | Path):
-        return read_graphs(Path(graphs))
+        return read_graphs(Path(graphs), Columns(smiles, targets=None))
     if not isinstance(graphs, Iterable) or not (objects := list(graphs)):
         raise MotifairError("predict takes a list of graphs, or a path; give at least one graph.")
     return from_unclassed(objects)

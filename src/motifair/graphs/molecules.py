@@ -37,6 +37,7 @@ LONG = 20_000  # molecules from which progress is shown
 AROMATIC, OTHER_BOND = 4, 0  # edge labels; others are the bond's order 1, 2 or 3
 ATTRIBUTES = ("charge", "hydrogens", "aromatic", "in a ring", "sp", "sp2", "sp3")
 SMILES = "smiles"
+LARGEST_RING = 8  # atoms of the largest ring that is a motif, by default
 
 
 @dataclass(frozen=True)
