@@ -28,6 +28,13 @@ def dashboard(
         list[str] | None,
         typer.Option(help="Host name that a proxy uses for this server; repeatable."),
     ] = None,
+    webhook: Annotated[
+        str | None,
+        typer.Option(
+            envvar="MOTIFAIR_WEBHOOK",
+            help="Address to post alerts to: late, rejected, fined, not verified.",
+        ),
+    ] = None,
 ) -> None:
     """Serve a read-only, live web page of runs, agents, payoffs and the ledger."""
     from motifair.consortium.dashboard.access import (
@@ -36,6 +43,7 @@ def dashboard(
         read_agent_tokens,
         read_token,
     )
+    from motifair.consortium.dashboard.alerts import Webhook
     from motifair.consortium.dashboard.serve import serve
     from motifair.consortium.dashboard.watcher import Watcher
 
@@ -49,4 +57,5 @@ def dashboard(
     def ready(address: str) -> None:
         typer.echo(f"The dashboard is at {address}; Ctrl-C stops it.")
 
-    serve(Watcher(ledger, runs), access, host=host, port=port, names=names, ready=ready)
+    notify = Webhook(webhook) if webhook else None
+    serve(Watcher(ledger, runs, notify), access, host=host, port=port, names=names, ready=ready)

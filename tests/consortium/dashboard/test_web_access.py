@@ -46,6 +46,7 @@ MATRIX = [  # path, who has no token, bank-a, the operator
     (OTHERS, 401, 403, 200),
     (f"/api/runs/{RUN}/statements/nobody", 401, 403, 404),
     ("/openapi.json", 401, 403, 200),
+    ("/metrics", 401, 403, 200),
     ("/login", 200, 200, 200),
     ("/assets/theme.css", 200, 200, 200),
     ("/docs", 404, 404, 404),

@@ -35,6 +35,7 @@ PATHS = [
     "/assets/theme.css",
     "/assets/plotly.js",
     "/openapi.json",
+    "/metrics",
 ]
 
 

@@ -17,8 +17,9 @@ from starlette.types import ASGIApp
 from motifair.consortium.dashboard.access import Access
 from motifair.consortium.dashboard.api import api, both
 from motifair.consortium.dashboard.assets import Assets
-from motifair.consortium.dashboard.dependencies import AppContext, ViewerDep
+from motifair.consortium.dashboard.dependencies import AppContext, ContextDep, ViewerDep
 from motifair.consortium.dashboard.guard import Guard
+from motifair.consortium.dashboard.metrics import TYPE, exposition
 from motifair.consortium.dashboard.pages import error_page, pages
 from motifair.consortium.dashboard.watcher import Watcher
 
@@ -51,6 +52,7 @@ def make_app(watcher: Watcher, access: Access, hosts: Sequence[str] = ()) -> Das
     # Only what is public is compressed: sizes of compressed pages tell of what is secret in them.
     app.router.routes.append(Route("/assets/{name}", GZipMiddleware(Assets(), compresslevel=6)))
     both(app.router, "/openapi.json", include_in_schema=False)(_schema)
+    both(app.router, "/metrics", include_in_schema=False)(_metrics)
     app.add_exception_handler(StarletteHTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(Exception, _failed)
@@ -77,9 +79,17 @@ async def _schema(request: Request, viewer: ViewerDep) -> Response:
     return JSONResponse(request.app.openapi())
 
 
+async def _metrics(context: ContextDep, viewer: ViewerDep) -> Response:
+    """The state of all runs for Prometheus, for the operator's token."""
+    if not viewer.is_operator:
+        raise HTTPException(403, "Metrics are for the operator.")
+    details = [view.detail for view in context.watcher.views.values()]
+    return Response(exposition(details, not context.watcher.problem), media_type=TYPE)
+
+
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, StarletteHTTPException)
-    if request.url.path.startswith(("/api", "/openapi", "/assets")):
+    if request.url.path.startswith(("/api", "/openapi", "/assets", "/metrics")):
         return JSONResponse({"detail": error.detail}, error.status_code, error.headers)
     unknown = error.status_code == 404 and error.detail == "Not Found"
     sentence = "There is no such page." if unknown else str(error.detail)

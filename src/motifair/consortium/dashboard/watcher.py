@@ -59,15 +59,21 @@ class View:
     entries: int
 
 
+Notify = Callable[[Mapping[str, View], Mapping[str, View]], None]
+
+
 class Watcher:
     """Reads a ledger, and `live.json` of its runs where their folder is known.
 
     `views` is replaced, never changed, so other threads can keep reading it. `problem` is a
-    sentence while the ledger cannot be read.
+    sentence while the ledger cannot be read. `notify` is called with the views before and after
+    each poll.
     """
 
-    def __init__(self, ledger: str | Path, runs: Path | None = None) -> None:
-        self.runs = runs
+    def __init__(
+        self, ledger: str | Path, runs: Path | None = None, notify: Notify | None = None
+    ) -> None:
+        self.runs, self._notify = runs, notify
         self._open: Open = partial(open_ledger, ledger, write=False)
         self.ledger = self._open()
         self.views: dict[str, View] = {}
@@ -194,7 +200,9 @@ class Watcher:
                 self.version += 1
                 old = replace(view, version=self.version)
             views[run] = old
-        self.views = views
+        before, self.views = self.views, views
+        if self._notify is not None:
+            self._notify(before, views)
 
     def _left(self, index: RunIndex, state: RunState) -> int | None:
         """Estimate the seconds until the last round, by the rounds that were seen to be settled."""
