@@ -17,6 +17,7 @@ from motifair.config import make_config, parse_assignments
 from motifair.consortium.template import federation_toml
 from motifair.experiments.compare import compare
 from motifair.report.run_section import command_of
+from motifair.table import interval
 
 QUICK = {"rounds": 3, "agents": 4, "hidden": 16, "threads": 1}
 Report = Callable[..., tuple[int, str]]
@@ -105,13 +106,17 @@ def test_the_command_of_a_report_repeats_the_configuration(options: dict[str, ob
 @pytest.mark.slow
 def test_a_folder_of_a_comparison_stands_for_its_runs(report: Report, tmp_path: Path) -> None:
     out = tmp_path / "compared"
-    compare(methods="motifair,self-train", out=out, splits=2, **QUICK)  # type: ignore[arg-type]
+    made = compare(methods="motifair,self-train", out=out, splits=2, **QUICK)  # type: ignore[arg-type]
     code, printed = report(out, "--figures", tmp_path / "f")
     assert (code, printed.splitlines()[0]) == (0, f"Report in {out / 'report.html'}")
     text = (out / "report.html").read_text()
     assert text.index("<h2>motifair</h2>") < text.index("<h2>self-train</h2>")
     assert "Accuracy over fairness" in text
     assert "Metrics, with 95 % intervals" in text
+    assert "Best by accuracy" in text[: text.index("<nav")]
+    row = made.to_frame().query("method == 'self-train' and metric == 'personalised_accuracy'")
+    difference = interval(*row[["difference", "difference_low", "difference_high"]].iloc[0])
+    assert f">{difference}<" in text[text.index("<h3>Differences to motifair</h3>") :]
     assert (tmp_path / "f" / "tradeoff.pdf").exists()
     assert (tmp_path / "f" / "self-train-value.svg").exists()
     assert "contribution=true" in text
@@ -128,6 +133,7 @@ def test_runs_that_differ_are_compared_with_a_warning(
     text = (tmp_path / "report.html").read_text()
     assert "These runs differ in seed (0, 3), splits (1, 2)" in text
     assert "never settled" in text
+    assert "Differences to" not in text
 
 
 def test_a_ledger_is_verified_and_drawn(report: Report, operator: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from motifair.methods import make_method
-from motifair.table import NONE, Table, number, percent
+from motifair.table import NONE, Table, interval, number, percent
 
 if TYPE_CHECKING:
     from motifair.experiments.compare import Comparison
@@ -155,6 +155,29 @@ def metrics_table(comparison: Comparison) -> Table:
         for method, result in comparison.results.items():
             rows.append([f"  {method}", measure_cell(result, measure)])
     return Table(head, rows, numbers=range(1, len(head)), notes=notes(comparison))
+
+
+def differences_table(comparison: Comparison) -> Table:
+    """Return a section for each metric with the paired difference of each method to the baseline,
+    its interval, and how likely it is by chance.
+    """
+    frame, baseline = comparison.to_frame(), comparison.baseline
+    rows: list[list[str]] = []
+    for metric, part in frame[frame["method"] != baseline].groupby("metric", sort=False):
+        known = part[part["difference"].notna()]
+        rows += [[str(metric).replace("_", " ")]] if len(known) else []
+        for _, row in known.iterrows():
+            ends = interval(row["difference"], row["difference_low"], row["difference_high"])
+            told = "yes" if row["p_holm"] < SIGNIFICANT else "no"
+            rows.append([f"  {row['method']}", ends, number(row["p_holm"]), told])
+    head = ["", f"minus {baseline}, split by split", "p", "can be told apart"]
+    splits = len(comparison.first.splits)
+    note = (
+        f"Mean over {splits} splits with a 95 % bootstrap interval; p is Wilcoxon's signed-rank "
+        f"test after Holm's correction over {len(comparison.results) - 1} runs, below "
+        f"{SIGNIFICANT} called told apart. With fewer than six splits hardly anything is."
+    )
+    return Table(head, rows, f"Differences to {baseline}", (1, 2), [note])
 
 
 def shown_measures(comparison: Comparison) -> dict[str, tuple[str, str]]:

@@ -10,7 +10,9 @@ from typing import Any
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
+from motifair.experiments.compare import Comparison
 from motifair.experiments.result import Result
+from motifair.experiments.tables import differences_table
 from motifair.files import write_atomic
 from motifair.report.charts import Chart, Style
 from motifair.report.colours import DARK, LIGHT
@@ -19,6 +21,7 @@ from motifair.report.interactive import plotly_figure
 from motifair.report.run_section import RunSection, metrics_table
 from motifair.report.static import gallery_figure, matplotlib_figure, save_figure
 from motifair.report.templates import asset, render
+from motifair.report.verdicts import verdict_on_comparison
 
 Say = Callable[[str], None]
 # What stands in a legend, in a box of 34 by 12.
@@ -62,6 +65,7 @@ def html_page(sections: Sequence[RunSection]) -> str:
     """Return the page as text."""
     results = _results(sections)
     compared = tradeoff(results) if len(results) > 1 else None
+    paired = _paired(results)
     drawn = {"compare-tradeoff": compared} if compared else {}
     for number, section in enumerate(sections):
         drawn |= {figure_id(number, chart): chart for chart in section.charts}
@@ -72,6 +76,8 @@ def html_page(sections: Sequence[RunSection]) -> str:
         sections=sections,
         compared=compared,
         metrics=metrics_table(results) if compared else None,
+        differences=differences_table(paired) if paired else None,
+        verdict=verdict_on_comparison(paired) if paired else (),
         unlike=_unlike(results),
         agents=_agents(sections),
         figure_id=figure_id,
@@ -130,6 +136,14 @@ def _title(sections: Sequence[RunSection]) -> str:
     return f"{len(sections)} runs: {', '.join(c.label for c in sections[:4])}" + (
         " …" if len(sections) > 4 else ""
     )
+
+
+def _paired(results: dict[str, Result]) -> Comparison | None:
+    """Return the comparison of runs on the same splits; None if they are not."""
+    splits = {tuple(split.seed for split in result.splits) for result in results.values()}
+    if len(results) < 2 or len(splits) > 1 or _unlike(results):
+        return None
+    return Comparison(results, "fedavg" if "fedavg" in results else next(iter(results)))
 
 
 def _unlike(results: dict[str, Result]) -> list[str]:
