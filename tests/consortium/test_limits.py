@@ -138,16 +138,26 @@ def test_a_gradient_that_is_added_up_weighs_no_more_for_its_length() -> None:
         assert alignment > 0
 
 
+@pytest.mark.parametrize("share", [0.0, 0.01])
+def test_who_sends_next_to_nothing_is_not_paid_for_the_round(share: float) -> None:
+    def little(task: Download, upload: Upload) -> Upload:
+        return replace(upload, update=None if upload.update is None else share * upload.update)
+
+    world, without = ran(only(range(2, 4), little), rounds=3), ran(away=range(2, 4), rounds=3)
+    assert torch.equal(world.checkpoint().server.weights, without.checkpoint().server.weights)
+    assert [world.line(r, CHEAT).status for r in (1, 2, 3)] == ["present", "rejected", "rejected"]
+    assert [world.line(r, CHEAT).payoff > 0 for r in (1, 2, 3)] == [True, False, False]
+    assert "a tenth of the median the least" in world.line(2, CHEAT).reason
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["nothing", "noise"])
-def test_claiming_graphs_without_number_is_claiming_twice_as_many_as_the_others(kind: str) -> None:
+def test_claiming_graphs_without_number_is_claiming_twice_as_many_as_the_others() -> None:
     def claim(graphs: int) -> Change:
         def change(task: Download, upload: Upload) -> Upload:
             update = upload.update
             if update is not None:
                 noise = np.random.default_rng(task.round).standard_normal(len(update), np.float32)
-                noise *= np.linalg.norm(update) / np.linalg.norm(noise)
-                update = noise if kind == "noise" else np.zeros_like(update)
+                update = noise * np.linalg.norm(update) / np.linalg.norm(noise)
             return replace(upload, graphs=graphs, update=update)
 
         return change

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from motifair.mechanism.aggregation import aggregate, size_weights
-from motifair.mechanism.bounds import SHORTENED, capped_sizes, shorten, too_long, usual_length
+from motifair.mechanism.bounds import (
+    SHORTENED,
+    capped_sizes,
+    shorten,
+    too_long,
+    too_short,
+    usual_length,
+)
 
 lengths = st.lists(st.floats(0.5, 1.4), min_size=3, max_size=9)
 seeds = st.integers(0, 2**16)
@@ -50,6 +57,19 @@ def test_one_of_three_or_more_changes_what_is_usual_within_what_the_others_send(
     assert not too_long(small, steps).any()
 
 
+@given(lengths, st.sampled_from([0.0, 1e-9, 0.04]))
+def test_one_of_three_or_more_that_sends_next_to_nothing_is_told_from_the_others(
+    others: list[float], length: float
+) -> None:
+    both = torch.tensor([*others, length], dtype=torch.float64)
+    assert too_short(both).tolist() == [False] * len(others) + [True]
+    assert not too_short(torch.tensor(others)).any()
+    half = torch.tensor([*others, *[length] * len(others)], dtype=torch.float64)
+    assert not too_short(half).any()
+    stack = torch.stack([both, both.flip(0)])
+    assert torch.equal(too_short(stack)[1], too_short(both).flip(0))
+
+
 @given(lengths, seeds)
 def test_updates_of_about_equal_length_stay_as_they_are_to_the_last_bit(
     drawn: list[float], seed: int
@@ -76,6 +96,7 @@ def test_a_long_update_keeps_its_direction_and_absent_ones_do_not_count() -> Non
     assert torch.allclose(shorten(rows, torch.ones(5)), expected)
     assert not shorten(torch.zeros(3, 2), torch.ones(3)).any()
     assert not too_long(torch.zeros(0), torch.ones(0)).any()
+    assert not too_short(torch.zeros(0)).any()
 
 
 def test_more_steps_may_go_further() -> None:

@@ -5,38 +5,56 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache, partial
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from worlds import CPU, simulate, small_config, small_split
 
-from motifair.config import Config
+from motifair.config import SCENARIOS, Config
+from motifair.evaluation.accuracy import predictions
 from motifair.experiments.packing import memory_needed
 from motifair.experiments.plan import make_plan, split_data
+from motifair.federation.belief import believed_graphs
 from motifair.federation.history import History
 from motifair.federation.loop import Stopped, run_rounds
 from motifair.federation.members import Members, prepare
 from motifair.federation.protocol import Uploads
 from motifair.federation.round import serve_round
-from motifair.federation.simulation import Simulation
+from motifair.graphs.batch import collate, make_shard
 from motifair.graphs.features import motif_labels
 from motifair.graphs.split import Split
 from motifair.mechanism.settlement import Share, Unsettled, settle
+from motifair.mechanism.trust import agreement_trust
 from motifair.motifs import chance
 from motifair.motifs.extract import count_motifs
-from motifair.studies import attacks
-from motifair.studies.attacks import ATTACKS, HONEST, Attack, AttackContext
+from motifair.studies.attacks import (
+    ATTACKS,
+    HONEST,
+    Attack,
+    AttackContext,
+    Cast,
+    PreviousRound,
+)
+from motifair.studies.attacks import claims as on_claims
+from motifair.studies.attacks import graphs as on_graphs
+from motifair.studies.attacks import rounds as on_rounds
+from motifair.studies.attacks import uploads as on_uploads
 from motifair.studies.dishonest import Dishonest, settled
 from motifair.studies.manipulation import (
+    ALL,
+    KINDS,
     LITERAL_OPTIONS,
+    MEASURES,
     RULES,
     Case,
+    compared,
     explore,
     outcome,
     stacks,
@@ -44,6 +62,7 @@ from motifair.studies.manipulation import (
 from motifair.studies.study import Settings
 
 ATTACKER = 1
+CAST = Cast((ATTACKER,), ATTACKER - 1)
 BY_NAME = {attack.name: attack for attack in ATTACKS}
 VOTES = {"alignment_against": "peers-by-value"}  # so that gradients are uploaded
 seeds = st.integers(0, 2**16)
@@ -61,7 +80,9 @@ def attacked(
     """Run an attack; also return what was sent in each round."""
     changed = attack.split(split, ATTACKER, np.random.default_rng(0))
     members = prepare(config, changed, seed=seed)
-    attackers = (ATTACKER, *range(len(split.names), len(changed.names)))
+    partners = range(ATTACKER + 1, ATTACKER + 1 + attack.partners)
+    names = range(len(split.names), len(changed.names))
+    cast = Cast((ATTACKER, *partners, *names), ATTACKER - 1)
     sent: list[Uploads] = []
 
     def noted(uploads: Uploads, context: AttackContext) -> Uploads:
@@ -70,9 +91,9 @@ def attacked(
 
     simulation = Dishonest(
         config,
-        attack.members(members, attackers),
+        attack.members(members, cast),
         replace(attack, uploads=noted),
-        ATTACKER,
+        [cast],
         device=CPU,
         dtype=torch.float64,
     )
@@ -86,7 +107,7 @@ def trained(**options: Any) -> tuple[Members, Dishonest, Uploads]:
     """One federation after its first local training."""
     config, split = world(**options)
     members = prepare(config, split, seed=5)
-    simulation = Dishonest(config, members, HONEST, ATTACKER, device=CPU, dtype=torch.float64)
+    simulation = Dishonest(config, members, HONEST, [CAST], device=CPU, dtype=torch.float64)
     state = simulation.start()
     given = simulation.server.for_agents(state.server)
     _, uploads = simulation.agents.train(state.agents, state.server.round + 1, *given)
@@ -95,7 +116,7 @@ def trained(**options: Any) -> tuple[Members, Dishonest, Uploads]:
 
 def context(**changes: Any) -> AttackContext:
     _, simulation, _ = trained()
-    first = AttackContext(1, 3, simulation.own, simulation.other, None)
+    first = AttackContext(1, 3, simulation.own, simulation.other, 1, None)
     return replace(first, **changes)
 
 
@@ -122,7 +143,7 @@ def test_renumbering_changes_nothing_under_chordless_rings() -> None:
 @settings(max_examples=15)
 def test_renumbering_moves_nodes_but_no_chordless_motif(seed: int) -> None:
     _, split = world()
-    moved = attacks.renumbered(split, ATTACKER, np.random.default_rng(seed))
+    moved = on_graphs.renumbered(split, ATTACKER, np.random.default_rng(seed))
     own = split.partition.train[ATTACKER]
     others = np.setdiff1d(np.arange(len(split.graphs)), own)
     assert moved.graphs.select(others).digest() == split.graphs.select(others).digest()
@@ -141,7 +162,7 @@ def test_renumbering_moves_nodes_but_no_chordless_motif(seed: int) -> None:
 def test_scaling_does_not_change_alignment_with_peers(by: float) -> None:
     _, simulation, uploads = trained(alignment_against="peers")
     state = simulation.start().server
-    longer = attacks.scaled(uploads, context(), by=by)
+    longer = on_uploads.scaled(uploads, context(), by=by)
     assert longer.gradient is not None
     assert uploads.gradient is not None
     torch.testing.assert_close(longer.update[ATTACKER], by * uploads.update[ATTACKER])
@@ -157,7 +178,9 @@ def test_short_updates_are_worth_less(by: float) -> None:
     _, simulation, uploads = trained()
     state = simulation.start().server
     _, _, honest = serve_round(simulation.server, state, uploads)
-    _, _, found = serve_round(simulation.server, state, attacks.scaled(uploads, context(), by=by))
+    _, _, found = serve_round(
+        simulation.server, state, on_uploads.scaled(uploads, context(), by=by)
+    )
     assert honest["alignment"][ATTACKER] > 0
     assert found["alignment"][ATTACKER] < honest["alignment"][ATTACKER]
     assert found["value"][ATTACKER] < honest["value"][ATTACKER]
@@ -168,8 +191,8 @@ def test_short_updates_are_worth_less(by: float) -> None:
 def test_invented_keys_bring_no_diversity_where_motifs_need_corroboration(count: int) -> None:
     members, simulation, _ = trained()
     keys = [f"ring invented {k}" for k in range(count)]
-    more = attacks.claimed(members, (ATTACKER,), keys)
-    found = Dishonest(simulation.config, more, HONEST, ATTACKER, device=CPU)
+    more = on_claims.claimed(members, CAST, keys)
+    found = Dishonest(simulation.config, more, HONEST, [CAST], device=CPU)
     assert more.index is not None
     assert members.index is not None
     assert more.index.sizes[ATTACKER] == members.index.sizes[ATTACKER] + count
@@ -200,7 +223,7 @@ def test_claiming_all_keys_gives_all_diversity_and_copies_of_own_prototypes() ->
     torch.testing.assert_close(own, own[torch.arange(len(own)) % size])
 
 
-@pytest.mark.parametrize("attack", [attacks.duplicated, attacks.renumbered])
+@pytest.mark.parametrize("attack", [on_graphs.duplicated, on_graphs.renumbered])
 def test_duplicates_and_numbering_do_not_change_which_motifs_are_above_chance(
     attack: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,29 +250,75 @@ def test_duplicates_and_numbering_do_not_change_which_motifs_are_above_chance(
 
 def test_duplicates_are_all_graphs_twice() -> None:
     _, split = world()
-    twice = attacks.duplicated(split, ATTACKER, np.random.default_rng(0)).partition
+    twice = on_graphs.duplicated(split, ATTACKER, np.random.default_rng(0)).partition
     own = split.partition.train[ATTACKER]
     np.testing.assert_array_equal(twice.train[ATTACKER], np.concatenate([own, own]))
     assert twice.train[0] is split.partition.train[0]
 
 
-def test_joining_as_two_shares_the_graphs_out() -> None:
+@pytest.mark.parametrize(("name", "names"), [("join as two", 2), ("join as five", 5)])
+def test_joining_under_names_shares_the_graphs_out(name: str, names: int) -> None:
+    _, split = world()
+    several = BY_NAME[name].split(split, ATTACKER, np.random.default_rng(0))
+    train = several.partition.train
+    parts = [train[ATTACKER], *train[4:]]
+    assert len(parts) == names
+    np.testing.assert_array_equal(np.sort(np.concatenate(parts)), split.partition.train[ATTACKER])
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+    assert len(set(several.names)) == 3 + names
+    same = BY_NAME[f"{name}, same graphs"].split(split, ATTACKER, np.random.default_rng(0))
+    for own in (same.partition.train[ATTACKER], *same.partition.train[4:]):
+        np.testing.assert_array_equal(own, split.partition.train[ATTACKER])
+
+
+def test_an_attacker_under_two_names_is_paid_for_both() -> None:
     config, split = world()
-    two = attacks.in_two(split, ATTACKER, np.random.default_rng(0))
-    halves = two.partition.train[ATTACKER], two.partition.train[-1]
-    np.testing.assert_array_equal(np.sort(np.concatenate(halves)), split.partition.train[ATTACKER])
-    assert abs(len(halves[0]) - len(halves[1])) <= 1
     simulation, history, _ = attacked(BY_NAME["join as two"], config, split)
-    assert simulation.agents_each == len(set(history.names)) == 5
+    assert simulation.own.tolist() == [ATTACKER, 4]
     both = outcome(history, (ATTACKER, 4), 1)["payoff"]
     assert both == pytest.approx(history.columns["payoff"][:, [ATTACKER, 4]].sum(axis=1).mean())
+
+
+@given(seed=seeds)
+@settings(max_examples=10)
+def test_a_backdoor_is_a_clique_in_half_of_the_graphs_with_the_first_class(seed: int) -> None:
+    _, split = world()
+    found = on_graphs.backdoored(split, ATTACKER, np.random.default_rng(seed)).graphs
+    own = split.partition.train[ATTACKER]
+
+    def cliques(graphs: Any) -> np.ndarray:
+        pairs = {tuple(p) for p in graphs.edge_list()[0].tolist()}
+        first = graphs.node_start
+        nodes = [range(first[g], min(first[g] + 5, first[g + 1])) for g in range(len(graphs))]
+        return np.array([all(p in pairs for p in combinations(n, 2)) for n in nodes])
+
+    has = cliques(found)
+    assert has[own].sum() == -(-len(own) // 2)
+    assert (found.target[has & ~cliques(split.graphs)] == 0).all()
+    others = np.setdiff1d(np.arange(len(found)), own)
+    assert found.select(others).digest() == split.graphs.select(others).digest()
+
+
+def test_made_up_graphs_report_what_another_agent_does() -> None:
+    config, split = world()
+    attack = BY_NAME["made-up graphs, all reports false"]
+    simulation, _, sent = attacked(attack, config, split)
+    told = simulation.members[0].summaries
+    np.testing.assert_array_equal(told[ATTACKER].wiring, told[ATTACKER - 1].wiring)
+    assert len(np.unique(told[ATTACKER].fingerprints)) == len(split.partition.train[ATTACKER])
+    assert all(u.agreement[ATTACKER] == 1 for u in sent)
+    own = split.partition.train[ATTACKER]
+    before, after = (g.edge_list()[0] for g in (split.graphs, simulation.members[0].split.graphs))
+    moved = {tuple(p) for p in before.tolist()} - {tuple(p) for p in after.tolist()}
+    assert moved
+    assert set(split.graphs.node_graph[[u for u, _ in moved]]) <= set(own)
 
 
 @given(seed=seeds, more=st.sampled_from([0.1, 0.5]))
 @settings(max_examples=10)
 def test_added_edges_are_new_and_only_in_own_training_graphs(seed: int, more: float) -> None:
     _, split = world()
-    found = attacks.with_edges(split, ATTACKER, np.random.default_rng(seed), more=more)
+    found = on_graphs.with_edges(split, ATTACKER, np.random.default_rng(seed), more=more)
     own = split.partition.train[ATTACKER]
     wanted = split.graphs.edges.copy()
     wanted[own] += np.ceil(more * wanted[own]).astype(int)
@@ -300,14 +369,33 @@ def test_a_replay_is_the_first_upload_and_a_far_reverse_comes_last() -> None:
 def test_claims_of_graphs_change_numbers_alone() -> None:
     config, split = world()
     members = prepare(config, split, seed=5)
-    claimed = attacks.claiming(members, (ATTACKER,), times=2)
-    servers = [Simulation(config, m, device=CPU).server for m in (members, claimed)]
-    more = torch.ones(4)
-    more[ATTACKER] = 2
-    assert torch.equal(servers[1].graphs, servers[0].graphs * more)
+    claimed = on_claims.claiming(members, CAST, times=2)
+    servers = [
+        Dishonest(config, m, HONEST, [CAST], device=CPU).server
+        for m in (members, claimed, on_claims.claiming(members, CAST, times=1000))
+    ]
+    assert servers[0].graphs.tolist() == [12, 12, 11, 11]
+    assert servers[1].graphs.tolist() == [12, 2 * 11, 11, 11]  # twice the (lower) median
     assert float(servers[1].believed[ATTACKER]) > 1.5 * float(servers[0].believed[ATTACKER])
     assert servers[1].believed[0] == servers[0].believed[0]
+    # Any larger claim counts as this one.
+    assert torch.equal(servers[2].graphs, servers[1].graphs)
+    assert servers[2].believed[ATTACKER] <= servers[2].graphs[ATTACKER]
     assert claimed.train == members.train
+
+
+def test_fingerprints_are_new_or_those_of_another() -> None:
+    config, split = world()
+    members = prepare(config, split, seed=5)
+    honest = believed_graphs(members.summaries)
+    new = on_claims.with_new_fingerprints(members, CAST).summaries
+    assert len(np.unique(new[ATTACKER].fingerprints)) == len(members.train[ATTACKER])
+    taken = on_claims.with_fingerprints_of_other(members, CAST).summaries
+    assert set(taken[ATTACKER].fingerprints) <= set(members.summaries[ATTACKER - 1].fingerprints)
+    counted = believed_graphs(taken)
+    # Both count half: the victim cannot show that the graphs are its own.
+    assert counted[ATTACKER - 1] == pytest.approx(honest[ATTACKER - 1] / 2, rel=0.1)
+    assert counted[0 if ATTACKER - 1 else 2] > 0
 
 
 def test_the_accuracy_of_others_is_without_the_attackers() -> None:
@@ -324,14 +412,95 @@ def test_the_accuracy_of_others_is_without_the_attackers() -> None:
         ("send nothing every other round", [2, 4, 6]),
         ("hold back for a third", [1, 2]),
         ("send nothing after a third", [3, 4, 5, 6]),
+        ("leave halfway", [4, 5, 6]),
     ],
 )
-def test_silence_is_zeros_in_the_rounds_it_names(name: str, silent: list[int]) -> None:
+def test_who_sends_nothing_is_not_paid_in_these_rounds(name: str, silent: list[int]) -> None:
     config, split = world(rounds=6)
-    _, _, sent = attacked(BY_NAME[name], config, split)
-    zero = [r for r, uploads in enumerate(sent, 1) if not uploads.update[ATTACKER].any()]
-    assert zero == silent
-    assert all(uploads.update[0].any() for uploads in sent)
+    _, history, _ = attacked(BY_NAME[name], config, split)
+    payoff = history.columns["payoff"]
+    assert [r for r, paid in enumerate(payoff[:, ATTACKER], 1) if paid == 0] == silent
+    assert (payoff[:, 0] != 0).all()
+    np.testing.assert_allclose(payoff.sum(axis=1), 1)
+
+
+@pytest.mark.parametrize("by", [0.0, 0.01, 50.0])
+def test_next_to_nothing_or_far_too_much_is_not_paid_either(by: float) -> None:
+    config, split = world()
+    attack = Attack("unusual", uploads=partial(on_uploads.scaled, by=by))
+    _, history, _ = attacked(attack, config, split)
+    _, absent, _ = attacked(BY_NAME["send nothing"], config, split)
+    assert (history.columns["payoff"][:, ATTACKER] == 0).all()
+    np.testing.assert_array_equal(history.columns["value"], absent.columns["value"])
+
+
+def test_updates_are_mixed_with_the_reward_or_random_of_the_same_length() -> None:
+    _, _, uploads = trained()
+    reward = torch.randn(4, uploads.update.shape[1], dtype=torch.float64)
+    previous = PreviousRound(uploads, reward, reward[:1], torch.zeros(4))
+    later = context(round=2, previous=previous)
+    sent = on_uploads.mixed(uploads, later).update
+    torch.testing.assert_close(sent[ATTACKER], (uploads.update + reward)[ATTACKER] / 2)
+    assert torch.equal(sent[0], uploads.update[0])
+    own, drawn = uploads.update[ATTACKER], on_uploads.noise(uploads, later).update[ATTACKER]
+    torch.testing.assert_close(drawn.norm(), own.norm())
+    assert abs(float(torch.cosine_similarity(drawn, own, dim=0))) < 0.1
+
+
+def test_partners_send_their_mean_and_report_full_agreement() -> None:
+    config, split = world()
+    _, _, honest = attacked(HONEST, config, split)
+    simulation, _, sent = attacked(BY_NAME["three average their updates"], config, split)
+    assert simulation.own.tolist() == [1, 2, 3]
+    mean = honest[0].update[1:].mean(dim=0)
+    for k in (1, 2, 3):
+        torch.testing.assert_close(sent[0].update[k], mean)
+    assert torch.equal(sent[0].update[0], honest[0].update[0])
+    _, _, sent = attacked(BY_NAME["two report full agreement"], config, split)
+    assert sent[0].agreement[1:3].tolist() == [1, 1]
+    assert torch.equal(sent[0].agreement[[0, 3]], honest[0].agreement[[0, 3]])
+
+
+def test_two_of_four_that_report_full_agreement_lower_the_trust_in_the_others() -> None:
+    """One cannot raise the scale; two can: a gap that the study measures."""
+    graphs = torch.full((4,), 50.0)
+    honest = torch.tensor([0.2, 0.2, 0.2, 0.2], dtype=torch.float64)
+    one, two = honest.clone(), honest.clone()
+    one[1], two[1:3] = 1.0, 1.0
+    assert torch.equal(agreement_trust(one, graphs)[[0, 2, 3]], torch.ones(3).double())
+    assert (agreement_trust(two, graphs)[[0, 3]] < 0.5).all()
+
+
+def test_a_new_name_starts_with_an_equal_share_and_no_past() -> None:
+    _, simulation, _ = trained()
+    state = replace(
+        simulation.start().server,
+        round=torch.tensor(2),
+        value=torch.tensor([0.4, 0.0, 0.3, 0.3], dtype=torch.float64),
+        value_sum=torch.tensor([0.8, 0.0, 0.6, 0.6], dtype=torch.float64),
+        alignment=torch.tensor([1.0, -1.0, 1.0, 1.0], dtype=torch.float64),
+    )
+    assert on_rounds.renamed(state, context(round=3, rounds=6)).alignment[ATTACKER].isnan()
+    found = on_rounds.renamed(state, context(round=3, rounds=6))
+    assert found.value.tolist() == pytest.approx([0.3, 0.25, 0.225, 0.225])
+    assert found.value_sum[ATTACKER] / 2 == found.value[ATTACKER]
+    assert on_rounds.renamed(state, context(round=4, rounds=6)) is state
+    assert on_rounds.renamed(state, context(round=1, rounds=6)) is state
+
+
+def test_a_backdoor_counts_graphs_of_other_classes_with_the_trigger() -> None:
+    config, split = world()
+    simulation, _, _ = attacked(HONEST, config, split)
+    state = simulation.start()
+    (rate,) = simulation.backdoor(state)
+    graphs = split.graphs.select(split.partition.global_test)
+    changed = on_graphs.triggered(graphs, np.arange(len(graphs)))
+    members = simulation.members[0]
+    shard = make_shard(changed, members.features, summed=members.model.summed_inputs)
+    batch = collate([shard], CPU, torch.float64, layers=simulation.model.distinct_layers)
+    predicted = predictions(simulation.model, simulation.initial, batch)[0].numpy()
+    others = graphs.target != 0
+    assert rate == pytest.approx((predicted[others] == 0).mean())
 
 
 def test_gradients_that_do_not_match_leave_the_update_alone() -> None:
@@ -339,7 +508,7 @@ def test_gradients_that_do_not_match_leave_the_update_alone() -> None:
     assert uploads.gradient is not None
     gradient = uploads.gradient
     aggregate = torch.randn(1, gradient.shape[1], dtype=torch.float64)
-    previous = attacks.PreviousRound(uploads, torch.zeros(4, 1), aggregate, torch.zeros(4))
+    previous = PreviousRound(uploads, torch.zeros(4, 1), aggregate, torch.zeros(4))
     later = context(round=2, previous=previous)
     wanted = {
         "gradient of another": gradient[ATTACKER - 1],
@@ -374,13 +543,13 @@ def test_who_stays_away_comes_back_and_is_neither_paid_nor_judged_meanwhile() ->
 def test_a_bad_round_is_one_with_a_negative_alignment() -> None:
     def after(alignment: float) -> bool:
         found = torch.tensor([1.0, alignment, 1.0, 1.0])
-        previous = attacks.PreviousRound(trained()[2], torch.zeros(4, 1), torch.zeros(1, 1), found)
-        return attacks.after_a_bad_round(context(round=2, previous=previous))
+        previous = PreviousRound(trained()[2], torch.zeros(4, 1), torch.zeros(1, 1), found)
+        return on_rounds.after_a_bad_round(context(round=2, previous=previous))
 
     assert after(-0.1)
     assert not after(0.1)
     assert not after(float("nan"))
-    assert not attacks.after_a_bad_round(context())
+    assert not on_rounds.after_a_bad_round(context())
 
 
 @given(
@@ -411,11 +580,12 @@ def test_absence_is_settled_as_the_ledger_settles_it(value: list[int], absent: i
     np.testing.assert_allclose(found, [paid[n] for n in names], atol=10)
 
 
-@pytest.mark.parametrize("name", ["echo the reward", "copy another, a round late", "update × 10"])
+@pytest.mark.parametrize("name", ["echo the reward", "update × 10", "update × 100"])
 def test_a_stack_is_attacked_as_its_federations_are(name: str) -> None:
     config, split = world()
     members = [prepare(config, split, seed=s) for s in (5, 6)]
-    stack = Dishonest(config, members, BY_NAME[name], ATTACKER, device=CPU, dtype=torch.float64)
+    cast = [CAST, CAST]
+    stack = Dishonest(config, members, BY_NAME[name], cast, device=CPU, dtype=torch.float64)
     histories = stack.histories()
     run_rounds(stack, stack.start(), histories)
     for seed, history in zip((5, 6), histories, strict=True):
@@ -429,19 +599,20 @@ def test_a_study_goes_on_where_it_stopped_and_honesty_is_its_zero(
 ) -> None:
     monkeypatch.setitem(RULES, "default", {**RULES["default"], **VOTES})  # type: ignore[misc]
     options = {"agents": 4, "hidden": 8, "partition": "iid"}
-    cases = [Case("planted", 0, "good", options)]
+    cases = [Case("planted", "good", options, "good")]
     chosen = [
-        Attack("just as honest", uploads=partial(attacks.scaled, by=1.0)),
+        Attack("just as honest", uploads=partial(on_uploads.scaled, by=1.0)),
         BY_NAME["send nothing"],
-        BY_NAME["stay away after bad rounds"],
+        BY_NAME["two average their updates"],
         BY_NAME["gradient negated"],
     ]
     how = Settings(out=tmp_path, splits=2, rounds=2, device="cpu", threads=1)
     with pytest.raises(Stopped):
         explore(replace(how, stop=lambda: True), cases, chosen)
     found = explore(how, cases, chosen)
-    assert len(list((tmp_path / "runs" / "manipulation").glob("*.csv"))) == 9
-    gain = found.tables["gain"].set_index(["attack", "rule"])
+    assert len(list((tmp_path / "runs" / "manipulation").glob("*.csv"))) == 11
+    gain = found.tables["gain"]
+    gain = gain[gain["dataset"] == ALL].set_index(["attack", "rule"])
     assert ("gradient negated", "literal") not in gain.index
     for rule in ("literal", "default"):
         same = gain.loc[("just as honest", rule)]
@@ -452,13 +623,43 @@ def test_a_study_goes_on_where_it_stopped_and_honesty_is_its_zero(
     again = explore(replace(how, stop=lambda: True), cases, chosen)
     assert again.tables["gain"].equals(found.tables["gain"])
     assert {p.name for p in found.write(tmp_path / "out")} >= {"gain.csv", "gain.png", "README.md"}
-    with pytest.raises(Stopped):
-        explore(replace(how, rounds=3, stop=lambda: True), cases, chosen)
+    fewer = explore(replace(how, splits=1, stop=lambda: True), cases, chosen)
+    assert set(fewer.tables["gain"]["splits"]) == {1}
+    for changed in ({"rounds": 3}, {"splits": 3}):
+        with pytest.raises(Stopped):
+            explore(replace(how, stop=lambda: True, **changed), cases, chosen)
+
+
+def test_a_comparison_pairs_splits_and_pools_datasets() -> None:
+    attack = Attack("two", partners=1)
+    about = {"attacker": "good", "rule": "default"}
+    rows = [
+        {"dataset": d, "split": k, "attack": a, **about, **dict.fromkeys(MEASURES, paid)}
+        for d, shift in (("A", 0.0), ("B", 1.0))
+        for k in range(2)
+        for a, paid in ((attack.name, 0.5 + k + shift), (attack.baseline.name, 0.25 + k + shift))
+    ]
+    table = compared(pd.DataFrame(rows[::-1]), [attack]).set_index("dataset")
+    assert table["splits"].to_dict() == {"A": 2, "B": 2, ALL: 4}
+    assert (table["payoff"] == 0.25).all()
+    assert (table["payoff_low"] == 0.25).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_attackers_have_their_role(kind: str) -> None:
+    scenario, role = KINDS[kind]
+    _, split = world(agents=10, **SCENARIOS[scenario])
+    case = Case("planted", kind, {}, role)
+    cast = case.cast(split.roles, 10, partners=1)
+    assert len({*cast.attackers, cast.other}) == 3
+    if role:
+        assert {split.roles[k] for k in cast.attackers} == {role}
+        assert split.roles[cast.other] in ("high", "honest")
 
 
 def test_splits_go_side_by_side_as_far_as_memory_goes() -> None:
     config, split = world()
-    members = [prepare(config, split, seed=s) for s in range(5)]
+    members = {s: prepare(config, split, seed=s) for s in range(5)}
     plan = replace(make_plan("planted", {"agents": 4, "partition": "iid"}), config=config)
     each = memory_needed(config, members[0])
     assert list(stacks(replace(plan, memory=0), members, alone=False)) == [[0], [1], [2], [3], [4]]

@@ -41,7 +41,13 @@ from motifair.federation.round import serve_round
 from motifair.federation.server import Record, Server, ServerState, masked_blocks
 from motifair.federation.tensor_file import tensors_digest
 from motifair.graphs.features import reads_labels
-from motifair.mechanism.bounds import REJECTED, capped_sizes, too_long, usual_length
+from motifair.mechanism.bounds import (
+    REJECTED,
+    capped_sizes,
+    too_long,
+    too_short,
+    usual_length,
+)
 from motifair.mechanism.settlement import to_pico
 from motifair.mechanism.value import quantised
 from motifair.methods import make_method
@@ -252,19 +258,24 @@ class Coordinator:
                 rejected[name] = str(error)
         return accepted, rejected
 
-    def too_long(
+    def unusual_lengths(
         self, roster: Sequence[JoinedMember], accepted: Mapping[str, Accepted]
     ) -> dict[str, str]:
-        """Return the reasons to reject updates that are much longer than others in the round."""
+        """Return the reasons to reject updates much longer or shorter than others in the round."""
         names = [j.name for j in roster if j.name in accepted]
         updates = [_tensor(accepted[name].upload.update) for name in names]
         length = torch.tensor([float(u.double().norm()) for u in updates], dtype=torch.float64)
         steps = self._steps(roster)[[j.name in accepted for j in roster]]
         usual = usual_length(length, steps)
+        limits = (
+            (too_long(length, steps), f"{REJECTED:g} times that the most"),
+            (too_short(length), "a tenth of the median the least"),
+        )
         return {
             names[k]: f"an update of length {length[k]:.4g}, where {usual[k]:.4g} is usual in "
-            f"this round, and {REJECTED:g} times that the most"
-            for k in too_long(length, steps).nonzero().flatten().tolist()
+            f"this round, and {limit}"
+            for unusual, limit in limits
+            for k in unusual.nonzero().flatten().tolist()
         }
 
     def next(

@@ -18,6 +18,7 @@ from motifair.consortium.privacy import Privacy, check_privacy, make_privacy
 from motifair.errors import MotifairError, nearest
 from motifair.evaluation.metrics import choose_metric
 from motifair.graphs.read import Schema
+from motifair.mechanism.bounds import MAX_SIZE_RATIO
 from motifair.methods import make_method, refuse_unused
 from motifair.statements.entry import AgreedTerms
 
@@ -33,7 +34,6 @@ SIMULATION_ONLY = frozenset(
     }
 )  # fmt: skip
 TERMS = "federation.toml"
-MAX_SIZE_RATIO = 2.0
 PLACES = 6  # decimal places of a currency, at most
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 

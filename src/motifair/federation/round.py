@@ -38,7 +38,7 @@ class Round:
 
 
 Send = Callable[[Uploads], tuple[Uploads, Tensor | None]]
-"""Turns what agents computed into what they send, and says who is present `(A,)`; None: all."""
+"""Turns what agents computed into what they send, and says who is present `(..., A)`; None: all."""
 
 
 def send_all(uploads: Uploads) -> tuple[Uploads, Tensor | None]:
@@ -66,7 +66,7 @@ def serve_round(
 ) -> tuple[ServerState, Downloads, Record]:
     """Run the server's part: return its new state, what each agent receives, and the record.
 
-    `present (A,)` says who sent something, None that all did; rows of the others are ignored.
+    `present (..., A)` says who sent something, None that all did; rows of the others are ignored.
     """
     # 2. See what the method may look at, bound it, and 3. to 8. let the method decide.
     seen = server.see(state, uploads)
@@ -166,11 +166,17 @@ def _allocate(
 
 
 def _decide(server: Server, seen: Seen, present: Tensor | None, dtype: torch.dtype) -> Decision:
-    """Decide for those present, for each federation of a stack, or for all at once."""
+    """Decide for those present, for each federation of a stack, or for all at once.
+
+    In a stack `present` is `(F, A)`.
+    """
 
     def ask(part: Seen) -> Decision:
         return decide(server.method, server.bound(part), server.blocks, dtype)
 
+    if present is not None and present.dim() > 1:
+        each = zip(seen.each(), present, strict=True)
+        return stack_decisions([decide_among(ask, part, here) for part, here in each])
     if present is not None:
         return decide_among(ask, seen, present)
     if server.one_by_one:

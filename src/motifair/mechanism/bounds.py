@@ -14,6 +14,7 @@ from torch import Tensor
 # of 3 was chosen after looking at attacks on one seed.
 SHORTENED = 2.0
 REJECTED = 10.0
+MAX_SIZE_RATIO = 2.0  # default of the terms
 
 
 def capped_sizes(claimed: Tensor, ratio: float) -> Tensor:
@@ -52,12 +53,30 @@ def shorten(vectors: Tensor, steps: Tensor) -> Tensor:
 
 
 def too_long(lengths: Tensor, steps: Tensor) -> Tensor:
-    """Return which updates are over ten times as long as usual, as no honest agent's are, `(A,)`.
+    """Return which updates are over ten times as long as usual, as no honest agent's are.
 
     None if these are half of them or more: then it is unknown which are too long or too short.
+
+    >>> too_long(torch.tensor([1.0, 2.0, 1.0, 999.0]), torch.ones(4)).tolist()
+    [False, False, False, True]
     """
-    over = lengths > REJECTED * usual_length(lengths, steps)
-    return over & (2 * over.sum() < len(lengths))
+    return _of_few(lengths > REJECTED * usual_length(lengths, steps))
+
+
+def too_short(lengths: Tensor) -> Tensor:
+    """Return which updates are not a tenth as long as the median, as if nothing had been sent.
+
+    Steps do not count: one step of Adam is about as long for every agent. None if these are half
+    of the updates or more.
+
+    >>> too_short(torch.tensor([1.0, 2.0, 1.0, 0.01])).tolist()
+    [False, False, False, True]
+    """
+    return _of_few(lengths < _median(lengths) / REJECTED)
+
+
+def _of_few(unusual: Tensor) -> Tensor:
+    return unusual & (2 * unusual.sum(dim=-1, keepdim=True) < unusual.shape[-1])
 
 
 def _median(numbers: Tensor) -> Tensor:

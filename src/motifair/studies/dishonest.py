@@ -1,4 +1,4 @@
-"""A simulation with one dishonest agent."""
+"""A simulation with dishonest agents, and a server as a deployed federation has it."""
 
 from __future__ import annotations
 
@@ -6,27 +6,35 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from motifair.config import Config
+from motifair.evaluation.accuracy import predictions
 from motifair.federation.members import Members
 from motifair.federation.protocol import Uploads
 from motifair.federation.round import Round, run_round
 from motifair.federation.server import Record
 from motifair.federation.simulation import Simulation
 from motifair.federation.state import FederationState
-from motifair.studies.attacks import Attack, AttackContext, PreviousRound, honest_uploads
+from motifair.graphs.batch import Shard, collate, make_shard
+from motifair.mechanism.bounds import MAX_SIZE_RATIO, capped_sizes, too_long, too_short
+from motifair.studies.attacks import Attack, AttackContext, Cast, PreviousRound
+from motifair.studies.attacks.graphs import TARGET, triggered
 
 
 class Dishonest(Simulation):
-    """A simulation in which one agent of each federation follows an attack.
+    """A simulation in which some agents of each federation follow an attack.
+
+    As between machines, numbers of graphs are capped, and updates of unusual length are rejected:
+    their senders count as absent.
 
     Args:
         config: The configuration.
         members: The members of one federation, or of a stack of federations.
-        attack: The attack; its changes to graphs and keys are already in `members`.
-        attacker: Number of the dishonest agent in each federation.
+        attack: The attack; its changes to graphs and claims are already in `members`.
+        cast: The attackers of each federation, equally many.
         where: Device and threads, as for `Simulation`.
     """
 
@@ -35,27 +43,23 @@ class Dishonest(Simulation):
         config: Config,
         members: Members | Sequence[Members],
         attack: Attack,
-        attacker: int,
+        cast: Sequence[Cast],
         **where: Any,
     ) -> None:
         super().__init__(config, members, **where)
-        assert attack.away is None or self.single
         self.attack = attack
+        graphs = capped_sizes(self.server.graphs, MAX_SIZE_RATIO)
+        self.server.graphs = graphs
+        self.server.believed = torch.minimum(self.server.believed, graphs.double())
         each = self.agents_each
-        first = each * torch.arange(len(self.members), device=self.device)
-        # The preceding agent has the role "good" for all attackers of the study.
-        self.own, self.other = first + attacker, first + (attacker - 1) % each
+        rows = [(f * each + k, f * each + c.other) for f, c in enumerate(cast) for k in c.attackers]
+        self.own, self.other = torch.tensor(rows, device=self.device).unbind(dim=1)
         self.previous: PreviousRound | None = None
-
-    @property
-    def plain(self) -> bool:
-        """Whether uploads are honest: the attack changes only graphs or keys."""
-        return self.attack.uploads is honest_uploads and self.attack.away is None
 
     @property
     def recordable(self) -> bool:
         """Whether rounds can be recorded: attacks on uploads are decided on the host."""
-        return self.plain and super().recordable
+        return not self.attack.in_rounds and super().recordable
 
     def start(self) -> FederationState:
         """Return the initial state, and forget the previous round."""
@@ -63,19 +67,27 @@ class Dishonest(Simulation):
         return super().start()
 
     def play(self, state: FederationState) -> Round:
-        """Run one round in which the attacker's upload is replaced, or the attacker is absent."""
-        if self.plain:
+        """Run one round in which attackers' uploads are replaced, or attackers are absent."""
+        if not self.attack.in_rounds:
             return super().play(state)
         context = AttackContext(
-            state.round + 1, self.config.rounds, self.own, self.other, self.previous
+            state.round + 1,
+            self.config.rounds,
+            self.own,
+            self.other,
+            len(self.members),
+            self.previous,
         )
-        present = self._present(context)
+        state = replace(state, server=self.attack.server(state.server, context))
+        present = torch.ones_like(self.server.graphs, dtype=torch.bool)
 
         def send(computed: Uploads) -> tuple[Uploads, Tensor | None]:
-            return self.attack.uploads(computed, context), present
+            uploads = self.attack.uploads(computed, context)
+            present.copy_(self._present(uploads, context))
+            return uploads, None if present.all() else present
 
         done = run_round(self.agents, self.server, state, send)
-        if present is not None:
+        if not present.all():
             paid = settled(done.record, present, self.config.budget)
             done = replace(done, record=done.record | {"payoff": paid})
         moved = (done.state.server.weights - state.server.weights) / self.method.reward_step
@@ -87,12 +99,32 @@ class Dishonest(Simulation):
         )
         return done
 
-    def _present(self, context: AttackContext) -> Tensor | None:
-        if self.attack.away is None or not self.attack.away(context):
-            return None
-        present = torch.ones(self.agents_each, dtype=torch.bool, device=self.device)
-        present[self.own] = False
+    def _present(self, uploads: Uploads, context: AttackContext) -> Tensor:
+        """Return who is there and sends an update of usual length, `(..., A)`."""
+        length = uploads.update.double().norm(dim=-1).view_as(self.server.graphs)
+        steps = self.method.steps(self.server.graphs)
+        present = ~(too_long(length, steps) | too_short(length))
+        if self.attack.away is not None and self.attack.away(context):
+            present.view(-1)[self.own] = False
         return present
+
+    def backdoor(self, state: FederationState) -> np.ndarray:
+        """Return the share of unseen graphs of other classes that the server's models put into the
+        target class of the backdoor when they have its trigger, `(F,)`.
+        """
+        shards = [_with_trigger(m) for m in self.members]
+        batch = collate(shards, self.device, self.initial.dtype, layers=self.model.distinct_layers)
+        predicted = predictions(self.model, self.global_weights(state), batch)
+        others = (batch.graph_weight > 0) & (batch.target != TARGET)
+        taken = ((predicted == TARGET) & others).sum(dim=1) / others.sum(dim=1)
+        return taken.cpu().numpy()
+
+
+def _with_trigger(members: Members) -> Shard:
+    """Return the unseen graphs with the trigger of a backdoor in each."""
+    graphs = members.split.graphs.select(members.split.partition.global_test)
+    changed = triggered(graphs, np.arange(len(graphs)))
+    return make_shard(changed, members.features, summed=members.model.summed_inputs)
 
 
 def settled(record: Record, present: Tensor, budget: float) -> Tensor:
