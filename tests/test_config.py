@@ -124,6 +124,7 @@ TEXTS: dict[str, tuple[str, Any]] = {
     "corroboration": ("3", 3),
     "evidence": ("judged", "judged"),
     "value_guard": ("no", False),
+    "initial_value": ("graphs", "graphs"),
     "value_update": ("ema", "ema"),
     "value_rate": ("1", 1.0),
     "diversity_weight": ("8", 8.0),

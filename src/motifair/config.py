@@ -243,6 +243,12 @@ class Config:
     value_guard: bool = option(
         False, "raise the evidence of all agents until Σx ≥ ½Σ|x|, which bounds the values of E9"
     )
+    initial_value: str = option(
+        "equal",
+        "values before the first round: `equal`, so that every name begins with the same, or by "
+        "the `graphs` that count, so that several names begin with no more than one",
+        choices=("equal", "graphs"),
+    )
     value_update: str = option(
         "additive",
         "rule of E9: `additive` is r + α1·x, `ema` is (1 − α1)·r + α1·x, both over their total",
@@ -386,13 +392,16 @@ class Config:
     def to_json(self) -> dict[str, Any]:
         """Return all options as values that JSON can hold, infinity as `"inf"`.
 
-        `scenario` only where there is one, `bounded` only where it is read and not as in profile
-        `paper`: the digests of other configurations, with their checkpoints, stay the same.
+        `scenario` and `initial_value` only where they are set, `bounded` only where it is read and
+        not as in profile `paper`: the digests of other configurations, with their checkpoints, stay
+        the same.
         """
         values = {**asdict(self), **dict(self.component_options)}
         del values["component_options"]
         if self.scenario == "none":
             del values["scenario"]
+        if self.initial_value == "equal":
+            del values["initial_value"]
         if not self._reads_bounded() or (self.profile == "paper" and not self.bounded):
             del values["bounded"]
         return {k: ("inf" if v == math.inf else v) for k, v in values.items()}

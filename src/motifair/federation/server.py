@@ -99,11 +99,10 @@ class Server:
             self.owners = BagSum.of(owners, device)
 
     def start(self, shared: Tensor, local: Tensor | None = None) -> ServerState:
-        """Return the state before the first round: the shared weights `(..., D)`, value 1/N for
-        every agent, and global prototypes from the agents' `local (M, H)` ones.
+        """Return the state before the first round: the shared weights `(..., D)`, the agents'
+        initial values, and global prototypes from the agents' `local (M, H)` ones.
         """
-        agents = self.graphs.shape[-1]
-        value = torch.full_like(self.graphs, 1 / agents, dtype=torch.float64)
+        value = self.method.initial(self.believed)
         prototypes = value.new_zeros(sum(self.motifs), self.hidden)
         active = torch.zeros(len(prototypes), dtype=torch.bool, device=shared.device)
         prototypes, active = self.share_prototypes(local, value, prototypes, active)

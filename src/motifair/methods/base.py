@@ -239,6 +239,13 @@ class Method(Component):
         """Return φ, `(A,)`; NaN where the method has none."""
         return torch.full_like(seen.value, torch.nan)
 
+    def initial(self, believed: Tensor) -> Tensor:
+        """Return the agents' values before the first round, `(A,)`, adding up to 1.
+
+        `believed (A,)` are the graphs of each that count.
+        """
+        return torch.full_like(believed, 1 / believed.shape[-1])
+
     def valuate(self, seen: Seen, alignment: Tensor) -> Tensor:
         """Return the agents' values after this round, `(A,)`, adding up to 1."""
         return seen.value

@@ -41,6 +41,7 @@ class Motifair(Method):
             "beta", "mask_scope", "mask_by", "retention", "reward_step", "own_weight",
             "prototype_distance", "prototype_reduce", "prototype_weight", "budget", "payoff",
             "contribution", "aggregator", "valuation", "size", "bounded",
+            "initial_value",
         }
     )  # fmt: skip
 
@@ -187,6 +188,12 @@ class Motifair(Method):
         charged = (seen.believed < LEAST_BELIEVED * seen.graphs) | (classes <= 0)
         claimed = seen.graphs / counted.clamp(min=LEAST_COUNTED)
         return torch.where(charged & (phi < 0), phi * claimed, phi.clamp(min=0))
+
+    def initial(self, believed: Tensor) -> Tensor:
+        """1/N, or in proportion to the graphs that count."""
+        if self.config.initial_value == "graphs":
+            return size_weights(believed)
+        return super().initial(believed)
 
     def valuate(self, seen: Seen, alignment: Tensor) -> Tensor:
         """E9, or what the chosen valuation makes of the round."""

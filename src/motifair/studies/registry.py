@@ -20,6 +20,7 @@ MODULES = {
     "contribution": "motifair.studies.contribution",
     "claims": "motifair.studies.claims",
     "manipulation": "motifair.studies.manipulation",
+    "axioms": "motifair.studies.axioms",
     "values": "motifair.studies.values.study",
     "search": "motifair.studies.search",
 }

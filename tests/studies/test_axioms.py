@@ -1,0 +1,91 @@
+"""Axioms that pay keeps for any federation, and counterexamples to those that it does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from motifair.studies import axioms
+from motifair.studies.axioms import RULES, SEED, TOLERANCE, Axiom, draw, paid, total
+from motifair.studies.study import Settings
+
+DEFAULT, BY_GRAPHS = RULES["default"], RULES["default, values start by graphs"]
+KEPT = (
+    axioms.budget_balance,
+    axioms.null_member,
+    axioms.symmetry,
+    axioms.monotony,
+    axioms.no_gain_duplicating,
+)
+
+
+@pytest.mark.parametrize("axiom", KEPT, ids=lambda a: a.__name__)
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=12, deadline=None)
+def test_the_default_keeps_an_axiom(axiom: Axiom, seed: int) -> None:
+    for rule in (DEFAULT, BY_GRAPHS):
+        assert axiom(rule, np.random.default_rng(seed)) <= TOLERANCE
+
+
+@pytest.mark.parametrize("rule", ["paper", "0.1", "default"])
+def test_names_are_paid_where_every_name_begins_with_an_equal_value(rule: str) -> None:
+    """Counterexamples: two names for one member's graphs are paid more than the one."""
+    for axiom in (axioms.no_gain_splitting, axioms.no_gain_two_names):
+        assert axiom(RULES[rule], np.random.default_rng(SEED)) > 0.05
+
+
+def test_noise_is_paid() -> None:
+    """Counterexample: what is left of the initial value is paid to a member that sends noise."""
+    assert axioms.noise_unpaid(DEFAULT, np.random.default_rng(SEED)) > 0.05
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=12, deadline=None)
+def test_values_that_start_by_graphs_leave_names_nearly_no_gain(seed: int) -> None:
+    """Unless a cap on sizes binds, which several names evade: so all have about equally many."""
+    rng = np.random.default_rng(seed)
+    world = draw(rng)
+    world = replace(world, held=tuple(own[:4] for own in world.held))
+    own = rng.permutation(world.held[0])
+    for changed in (world.with_held(0, own[::2], own[1::2]), world.with_held(0, own, own)):
+        honest, several = total(BY_GRAPHS, world)[0], total(BY_GRAPHS, changed)
+        assert several[0] + several[-1] - honest < 0.02
+
+
+def test_a_size_cap_is_evaded_by_splitting() -> None:
+    """Counterexample: a member far above the median is capped under one name and not under two."""
+    world = draw(np.random.default_rng(0))
+    small = [own[:2] for own in world.held[1:]]
+    world = replace(world, held=(np.concatenate([world.held[0], *(o[2:] for o in world.held[1:])]),
+                                 *small))  # fmt: skip
+    own = world.held[0]
+    honest, several = (
+        total(BY_GRAPHS, world)[0],
+        total(BY_GRAPHS, world.with_held(0, own[::2], own[1::2])),
+    )
+    assert several[0] + several[-1] > honest + 0.05
+
+
+def test_pay_is_of_the_rounds_and_members_that_there_are() -> None:
+    world = draw(np.random.default_rng(1))
+    pay = paid(DEFAULT, world)
+    assert pay.shape == (axioms.ROUNDS, len(world.held))
+    more, copies = world.copies_of(world.held[0], same=True)
+    np.testing.assert_array_equal(more.same[copies], world.same[world.held[0]])
+    new, others = world.copies_of(world.held[0], same=False)
+    assert not set(new.same[others]) & set(world.same)
+
+
+@pytest.mark.slow
+def test_the_study_says_which_axioms_hold(tmp_path: object) -> None:
+    found = axioms.run(Settings(out=tmp_path, splits=2)).tables["axioms"]  # type: ignore[arg-type]
+    assert len(found) == len(axioms.AXIOMS) * len(RULES)
+    holds = found.set_index(["axiom", "rule"])["holds"]
+    for axiom in KEPT:
+        assert holds[axiom.__name__.replace("_", " "), "default"] == "yes"
+    assert holds["no gain splitting", "default"] == "no"
+    assert (found["tried"] == 2).all()
