@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -40,8 +41,12 @@ Folder = Annotated[Path, typer.Option("--folder", help="The operator's folder.")
 Kit = Annotated[Path, typer.Option(help="The member's startup kit.")]
 Member = Annotated[str, typer.Argument(help="A member named in federation.toml.")]
 RunName = Annotated[str, typer.Option("--run", help="Name of the run.")]
+JsonLog = Annotated[
+    bool, typer.Option("--json-log", help="Write each message as one line of JSON, with its time.")
+]
 Detach = Annotated[bool, typer.Option("--detach", help="Return as soon as it has started.")]
 HERE = Path()
+LOOK = 10  # seconds between two looks into the log of the engine
 
 
 @app.command()
@@ -216,7 +221,7 @@ def remove(member: Member, folder: Folder = HERE) -> None:
 
 
 @server.command("start")
-def start_server(folder: Folder = HERE, detach: Detach = False) -> None:
+def start_server(folder: Folder = HERE, detach: Detach = False, json_log: JsonLog = False) -> None:
     """Start the server, and restart it if it dies."""
     operator = _operator(folder)
     from motifair.consortium.operator_folder import SERVER
@@ -226,7 +231,7 @@ def start_server(folder: Folder = HERE, detach: Detach = False) -> None:
     _ = operator.terms, operator.keys(), operator.signing_key()
     settings = {"office": str(folder.resolve())}
     kit = operator.kit(SERVER)
-    _keep(kit, lambda: processes.start_server(kit, settings), detach)
+    _keep(kit, lambda: processes.start_server(kit, settings), detach, _teller(json_log, SERVER))
 
 
 @agent.command("start")
@@ -240,6 +245,7 @@ def start_agent(
         ),
     ] = None,
     detach: Detach = False,
+    json_log: JsonLog = False,
 ) -> None:
     """Check a member's graphs against the terms, start its agent, and restart it if it dies."""
     _check_extra()
@@ -248,7 +254,8 @@ def start_agent(
 
     notes: list[str] = []
     settings = settings_of(kit, graphs, state, notes.append)
-    _keep(kit, lambda: processes.start_site(kit, HANDLER, settings), detach, notes)
+    tell = _teller(json_log, kit.name)
+    _keep(kit, lambda: processes.start_site(kit, HANDLER, settings), detach, tell, notes)
 
 
 @app.command()
@@ -274,7 +281,9 @@ def stop(
 
 
 @app.command()
-def run(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False) -> None:
+def run(
+    run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False, json_log: JsonLog = False
+) -> None:
     """Train until all rounds are done; after an interruption, run it again to continue."""
     operator = _operator(folder)
     from motifair.consortium.operate import progress, run_federation
@@ -282,15 +291,23 @@ def run(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False) ->
     from motifair.consortium.transports.nvflare.stopping import keeping
 
     with keeping(operator.kit(OPERATOR)):
-        watch = progress(operator, run, Console(stderr=True).print)
+        watch = progress(operator, run, _teller(json_log, run, err=True))
         run_federation(operator, run, watch=watch)
     _show(operator, run, as_json)
 
 
 @app.command()
-def status(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False) -> None:
-    """Show the progress of a run, the members of its last round, and what runs here."""
+def status(
+    run: RunName = "run-1",
+    folder: Folder = HERE,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit with 1 if there are problems: a health check.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Show the progress of a run, the members of its last round, what runs here, and problems."""
     operator = _operator(folder)
+    from motifair.consortium.operate import problems
     from motifair.consortium.operate import status as run_status
     from motifair.consortium.transports.nvflare.stopping import engine, keeper
 
@@ -303,12 +320,15 @@ def status(run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False)
         "finished": now.finished,
         "members": {x.agent: x.status + (f": {x.reason}" if x.reason else "") for x in lines},
         "running here": [k.name for k in _kits(folder) if keeper(k) or engine(k)],
+        "problems": problems(operator, run),
     }
     if as_json:
         typer.echo(json.dumps(about))
-        return
-    for key, value in about.items():
-        typer.echo(f"{key}: {value}")
+    else:
+        for key, value in about.items():
+            typer.echo(f"{key}: {value}")
+    if check and about["problems"]:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -429,33 +449,53 @@ def _kits(folder: Path) -> list[Path]:
     return sorted(p for p in (folder / "kits").glob("*") if (p / "startup").is_dir())
 
 
+def _teller(json_log: bool, part: str, *, err: bool = False) -> Callable[[str], None]:
+    """Return a function that writes messages of a part to the terminal or, for a log, as JSON."""
+
+    def tell(text: str) -> None:
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        line = json.dumps({"time": now, "part": part, "message": text}) if json_log else text
+        typer.echo(line, err=err)
+
+    return tell
+
+
 def _keep(
-    kit: Path, start: Callable[[], EngineProcess], detach: bool, notes: Sequence[str] = ()
+    kit: Path,
+    start: Callable[[], EngineProcess],
+    detach: bool,
+    tell: Callable[[str], None],
+    notes: Sequence[str] = (),
 ) -> None:
-    """Start a process and print notes; unless detached, restart it whenever it dies, until it is
-    stopped.
+    """Start a process and tell notes; unless detached, restart it whenever it dies, and tell what
+    its log shows, until it is stopped.
     """
+    from motifair.consortium.transports.nvflare.processes import trouble
     from motifair.consortium.transports.nvflare.stopping import keeping
 
     def begin() -> EngineProcess:
         process = start()
         for line in (f"{process.kit.name} is running; its log is {process.log}.", *notes):
-            typer.echo(line)
+            tell(line)
         return process
 
     if detach:
         begin()
         return
     with keeping(kit):
-        process = begin()
+        process, known, seconds = begin(), None, 0
         while True:
             time.sleep(1)
+            seconds += 1
             if not process.alive():
-                typer.echo(f"{process.kit.name} died; restarting it.", err=True)
+                tell(f"{process.kit.name} died; restarting it.")
                 try:
                     process = start()
                 except MotifairError as error:  # the server may be down, too: retry
-                    typer.echo(str(error), err=True)
+                    tell(str(error))
+            if seconds % LOOK == 0 and (found := trouble(process.kit)) != known:
+                known = found
+                tell(found or "That is over.")
 
 
 def _show(

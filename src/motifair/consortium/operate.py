@@ -12,7 +12,7 @@ from typing import Any
 from motifair.consortium.checkpoint import load_checkpoint
 from motifair.consortium.driver import DRIVER
 from motifair.consortium.live import LIVE, PULSE, ExchangeStatus, read_exchange_status
-from motifair.consortium.operator_folder import OPERATOR, OperatorFolder
+from motifair.consortium.operator_folder import OPERATOR, SERVER, OperatorFolder
 from motifair.consortium.rounds import RESULT
 from motifair.consortium.store.ledger import open_ledger
 from motifair.consortium.terms import NAME
@@ -24,6 +24,7 @@ SEGMENT_ROUNDS = 50
 PATIENCE = 300.0  # seconds without a new round, crashes included, before giving up
 PAUSE = 1.0
 REPORT = 10.0  # seconds between two sentences on what a run waits for
+SKEW = 60.0  # seconds by which two clocks may differ
 LEAST_SPACE = 2**20  # bytes needed to save a round
 MOST_RETURNS = 3  # of a site in one round: one that keeps failing must not block the others
 
@@ -73,6 +74,33 @@ def waits_for(operator: OperatorFolder, run: str) -> str:
         return f"waiting for the server to begin a segment, which needs {needed} connected"
     missing = ", ".join(n for n in exchange.asked if n not in exchange.answered) or "nobody"
     return f"round {exchange.round} waits for {missing}; it needs {needed}"
+
+
+def problems(operator: OperatorFolder, run: str) -> list[str]:
+    """Return what an operator should look at, as sentences: of the server here, and of a run that
+    was begun.
+    """
+    from motifair.consortium.transports.nvflare.processes import check_kit, running, trouble
+
+    kit, found = operator.kit(SERVER), []
+    if running(kit) is None:
+        found.append("the server is not running on this machine")
+    try:
+        check_kit(kit)
+    except MotifairError as error:
+        found.append(str(error))
+    if said := trouble(kit):
+        found.append(said)
+    live, now = read_exchange_status(operator.run(run) / LIVE), time.time()
+    if live is None or status(operator, run).finished:
+        return found
+    if live.written_at > now + SKEW:
+        found.append("the server's last sign of life is in the future: check the machine's clock")
+    elif now - live.written_at > 3 * PULSE:
+        found.append(f"the server does not work on run {run}: motifair federation run continues it")
+    elif live.open and now > live.deadline_at:
+        found.append(waits_for(operator, run))
+    return found
 
 
 def _open_exchange(operator: OperatorFolder, run: str) -> ExchangeStatus | None:

@@ -8,6 +8,7 @@ members/          the certificates of the members
 kits/             startup kits, to be handed out
 runs/RUN/         checkpoint, uploads and result of a run, and the server's model
 ledger.sqlite     the ledger, unless it is elsewhere
+motifair-server.service    a unit file for systemd
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 from motifair.consortium.keys import certified_key, new_key, read_key, write_key
 from motifair.consortium.template import federation_toml, members_toml
 from motifair.consortium.terms import TERMS, FederationTerms, read_terms
+from motifair.consortium.units import AGENT_UNIT, SERVER_UNIT, agent_unit, server_unit
 from motifair.errors import MotifairError
 from motifair.files import write_atomic, write_private
 from motifair.graphs.csv_file import BY_NAME, Columns
@@ -119,6 +121,7 @@ class OperatorFolder:
         )
         for name in terms.members:
             self._register(name)
+        write_atomic(self.folder / SERVER_UNIT, server_unit(terms.name, self.folder))
         return [kits[name] for name in (SERVER, OPERATOR, *terms.members)]
 
     def add(self, name: str) -> Path:
@@ -152,13 +155,14 @@ class OperatorFolder:
             raise MotifairError(f"{TERMS} does not name '{name}'; add it to the members first.")
 
     def _register(self, name: str) -> None:
-        """Keep a member's certificate; put the terms and the operator's public key into its kit."""
+        """Keep a member's certificate; put terms, operator's public key and a unit into its kit."""
         kit = self.folder / "kits" / name
         certificate = self._certificate(name)
         certificate.parent.mkdir(exist_ok=True)
         write_atomic(certificate, (kit / "startup" / "client.crt").read_bytes())
         write_private(kit / "local" / TERMS, self.members_terms())
         write_private(kit / "local" / PUBLIC, public_text(self.signing_key()))
+        write_private(kit / AGENT_UNIT, agent_unit(self.terms.name, name))
 
     def _certificate(self, name: str) -> Path:
         return self.folder / "members" / f"{name}.crt"

@@ -121,8 +121,7 @@ def trouble(kit: Path) -> str | None:
     The engine admits the same kit twice, and the two evict each other repeatedly: only the server's
     log shows that.
     """
-    log = kit / LOG
-    text = log.read_text(errors="replace")[-LOOK_BACK:] if log.exists() else ""
+    text = _last(kit / LOG)
     evicted = Counter(EVICTED.findall(text))
     if twice := sorted(name for name, times in evicted.items() if times > 1):
         return (
@@ -137,6 +136,15 @@ def trouble(kit: Path) -> str | None:
             "Use kits of one federation, and have expired ones renewed"
         )
     return None
+
+
+def _last(log: Path) -> str:
+    """Return the end of a log; '' if there is none."""
+    if not log.exists():
+        return ""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - LOOK_BACK))
+        return file.read().decode(errors="replace")
 
 
 def address(kit: Path) -> tuple[str, int]:
