@@ -286,7 +286,13 @@ class RunDriver:
 
     def _accounts(self) -> Accounts:
         run = self.coordinator.run
-        return Accounts.of(run, self.ledger.entries(run))
+        try:
+            return Accounts.of(run, self.ledger.entries(run))
+        except ValueError as error:
+            raise MotifairError(
+                f"The ledger {self.ledger.name} is damaged ({error}); see motifair ledger verify, "
+                "and restore a backup."
+            ) from error
 
     def _retain(self, round: int, replies: Mapping[str, bytes]) -> None:
         """Write uploads to files if the terms ask for it, so that values can be recomputed."""
