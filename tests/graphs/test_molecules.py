@@ -69,7 +69,16 @@ def test_all_targets_are_columns_of_numbers_but_row_numbers_and_the_group(tmp_pa
     assert graphs.target_names == table.targets == ("toxic", "logp")
     assert graphs.values is not None
     assert np.array_equal(graphs.values, [[0, -0.3], [1, 2.1], [np.nan, 0.5]], equal_nan=True)
-    assert read_table(path, Columns(targets="all"))[0].target_names == ("toxic", "logp", "year")
+    graphs = read_table(path, Columns(targets="all"))[0]
+    assert graphs.target_names == ("toxic", "logp", "year")
+    assert "column id, which counts rows" in graphs.ignored
+
+
+def test_columns_that_do_not_vary_are_no_targets_and_named(tmp_path: Path) -> None:
+    path = write(tmp_path, "smiles,a,b,empty,same\nC,0,.5,,1\nCC,1,.2,,1\nCCC,0,.1,,\n")
+    graphs = read_table(path, Columns(targets="all"))[0]
+    assert graphs.target_names == ("a", "b")
+    assert graphs.ignored == ("2 columns without two values (empty, same)",)
 
 
 def test_a_compressed_file_and_another_column_of_smiles_read_the_same(tmp_path: Path) -> None:
@@ -145,7 +154,10 @@ def test_the_cache_returns_what_was_read(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(molecules, "CACHED", 1)
     monkeypatch.setattr(molecules, "CHUNK", 2)
     first = parse_smiles(texts)
+    known = scaffolds(texts[:2])
     monkeypatch.setattr(molecules, "_parse", None)
+    monkeypatch.setattr(molecules, "_chunks", None)
+    assert scaffolds(texts[:2]) == known == ["", ""]
     for stored in (first, parse_smiles(texts)):
         for name in Molecules.__dataclass_fields__:
             assert np.array_equal(getattr(stored, name), getattr(read, name)), name

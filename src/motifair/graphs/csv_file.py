@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -102,23 +103,32 @@ def named(frame: pd.DataFrame) -> list[str]:
     return [str(c) for c in frame.columns if not str(c).startswith("Unnamed: ")]
 
 
-def find_targets(frame: pd.DataFrame, asked: str, used: set[str], path: Path) -> list[str]:
-    """Return the names of the columns to predict.
+def find_targets(
+    frame: pd.DataFrame, asked: str, used: set[str], path: Path
+) -> tuple[list[str], list[str]]:
+    """Return the names of the columns to predict, and in words which others `all` leaves out.
 
     Args:
         frame: The table.
-        asked: Names separated by commas; `all` for every column of numbers but row numbers
-            (whole numbers in ascending order); nothing if there is only one such column.
+        asked: Names separated by commas; `all` for every column of numbers that vary, but row
+            numbers (whole numbers in ascending order); nothing if there is only one such column.
         used: Columns that serve as something else.
         path: The file, for error messages.
 
     >>> table = pd.DataFrame({"id": [1, 2, 3], "toxic": [0, 1, 0], "smiles": ["C", "CC", "CCC"]})
     >>> find_targets(table, "", {"smiles"}, Path("a.csv"))
-    ['toxic']
+    (['toxic'], ['column id, which counts rows'])
     """
     if asked and asked != ALL:
-        return [find_column(frame, name.strip(), path) for name in asked.split(",")]
-    found = [c for c in named(frame) if c not in used and _may_be_target(frame[c])]
+        return [find_column(frame, name.strip(), path) for name in asked.split(",")], []
+    numbers = frame.select_dtypes("number")
+    free = [c for c in named(numbers) if c not in used]
+    rows = [c for c in free if _counts_rows(frame[c])]
+    vary = numbers[free].nunique() > 1
+    found = [c for c in free if c not in rows and vary[c]]
+    constant = [c for c in free if not vary[c]]
+    left = [f"column {c}, which counts rows" for c in rows]
+    left += [f"{len(constant)} columns without two values ({_some(constant)})"] if constant else []
     if not found:
         raise MotifairError(f"{path} has no column of numbers to predict; add one.")
     if len(found) > 1 and not asked:
@@ -126,7 +136,7 @@ def find_targets(frame: pd.DataFrame, asked: str, used: set[str], path: Path) ->
             f"{path} has {len(found)} columns of numbers ({_some(found)}); name those to predict "
             "with --targets, separated by commas, or all."
         )
-    return found
+    return found, left
 
 
 def read_targets(frame: pd.DataFrame, names: list[str], path: Path) -> np.ndarray:
@@ -146,15 +156,9 @@ def read_targets(frame: pd.DataFrame, names: list[str], path: Path) -> np.ndarra
     return values
 
 
-def _may_be_target(values: pd.Series) -> bool:
-    numeric = pd.api.types.is_numeric_dtype(values)
-    counts_rows = (
-        pd.api.types.is_integer_dtype(values)
-        and len(values) > 2
-        and values.is_unique
-        and values.is_monotonic_increasing
-    )
-    return bool(numeric and not counts_rows and values.notna().any())
+def _counts_rows(values: pd.Series[Any]) -> bool:
+    whole = pd.api.types.is_integer_dtype(values) and len(values) > 2
+    return bool(whole and values.is_unique and values.is_monotonic_increasing)
 
 
 def _some(names: list[str]) -> str:

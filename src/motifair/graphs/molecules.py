@@ -7,7 +7,7 @@ import io
 import sys
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -73,9 +73,11 @@ def read_molecules(path: Path, frame: pd.DataFrame, columns: Columns) -> tuple[G
             not installed.
     """
     column = smiles_column(frame, columns.smiles, path)
-    names = []
+    names: list[str] = []
+    left_out: list[str] = []
     if columns.targets is not None:
-        names = find_targets(frame, columns.targets, {column, columns.group}, path)
+        used = {column, columns.group}
+        names, left_out = find_targets(frame, columns.targets, used, path)
     values = read_targets(frame, names, path)
     texts = frame[column].fillna("").astype(str).tolist()
     molecules = parse_smiles(texts)
@@ -90,7 +92,7 @@ def read_molecules(path: Path, frame: pd.DataFrame, columns: Columns) -> tuple[G
         )
     unreadable = tuple((int(k) + 2, texts[k]) for k in np.flatnonzero(~readable))
     ignored = [*_unreadable(unreadable), *_unlabelled(int((readable & ~labelled).sum()))]
-    ignored += ["stereochemistry"] if molecules.stereo else []
+    ignored += [*left_out, *(["stereochemistry"] if molecules.stereo else [])]
     graphs = as_graphs(csv_stem(path), molecules, ignored)
     graphs = graphs.select(np.flatnonzero(labelled[readable]))
     rows = frame.loc[kept, [c for c in named(frame) if c not in names]].reset_index(drop=True)
@@ -119,17 +121,8 @@ def parse_smiles(texts: Sequence[str]) -> Molecules:
     ([4, 0], [6, 6, 8, 8], [1, 2, 1])
     """
     require("chem", "Reading molecules")
-    if len(texts) < CACHED:
-        return _parse(texts)
-    digest = hashlib.sha256(f"{FORMAT}\n".encode())
-    for text in texts:
-        digest.update(f"{text}\n".encode())
-    path = cache_folder("molecules") / f"{digest.hexdigest()}.npz"
-    molecules = _stored(path)
-    if molecules is None:
-        molecules = _parse(texts)
-        _store(path, molecules)
-    return molecules
+    stored = _cached("molecules", texts, lambda: vars(_parse(texts)))
+    return Molecules(**{**stored, "stereo": bool(stored["stereo"])})
 
 
 def scaffolds(texts: Sequence[str]) -> list[str]:
@@ -146,8 +139,14 @@ def scaffolds(texts: Sequence[str]) -> list[str]:
         bare = GetScaffoldForMol(Chem.MolFromSmiles(text))  # type: ignore[no-untyped-call]
         return str(Chem.MolToSmiles(bare))
 
-    with quiet():
-        return [s for chunk in _chunks(texts, "Scaffolds") for s in map(scaffold, chunk)]
+    def compute() -> dict[str, Any]:
+        with quiet():
+            found = [s for chunk in _chunks(texts, "Scaffolds") for s in map(scaffold, chunk)]
+        # As one text: an array of strings would pad each to the length of the longest.
+        return {"lines": np.frombuffer("\n".join(found).encode(), np.uint8)}
+
+    lines: np.ndarray = _cached("scaffolds", texts, compute)["lines"]
+    return lines.tobytes().decode().split("\n")
 
 
 def _parse(texts: Sequence[str]) -> Molecules:
@@ -271,17 +270,22 @@ def _unlabelled(count: int) -> Iterator[str]:
         yield f"{count} molecules without a value of any target"
 
 
-def _store(path: Path, molecules: Molecules) -> None:
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **vars(molecules))
-    write_atomic(path, buffer.getvalue())
-
-
-def _stored(path: Path) -> Molecules | None:
-    """Read molecules from the cache, or return None if the file is missing or damaged."""
+def _cached(
+    kind: str, texts: Sequence[str], compute: Callable[[], dict[str, Any]]
+) -> dict[str, Any]:
+    """Return arrays that were computed of SMILES; of many, from the file cache."""
+    if len(texts) < CACHED:
+        return compute()
+    digest = hashlib.sha256(f"{FORMAT}\n".encode())
+    for text in texts:
+        digest.update(f"{text}\n".encode())
+    path = cache_folder(kind) / f"{digest.hexdigest()}.npz"
     try:
         with np.load(path, allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in Molecules.__dataclass_fields__}
-        return Molecules(**{**arrays, "stereo": bool(arrays["stereo"])})
-    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error):
-        return None
+            return dict(stored)
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error):  # missing or damaged
+        arrays = compute()
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    write_atomic(path, buffer.getvalue())
+    return arrays
