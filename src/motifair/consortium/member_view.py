@@ -118,7 +118,7 @@ def read_member(kit: Path, state: Path | None, run: str | None) -> Member:
     if chosen not in rounds:
         raise MotifairError(f"{name} took part in {', '.join(sorted(rounds))}, not in {chosen}.")
     terms = read_terms(kit / "local" / TERMS)
-    heads = read_heads(place / HEADS).get(chosen, []) if (place / HEADS).exists() else []
+    heads = read_heads(place / HEADS)[0].get(chosen, []) if (place / HEADS).exists() else []
     answered = min(rounds[chosen], terms.config.rounds)  # the task after the last round trains none
     return Member(name, kit, place, terms, chosen, answered, tuple(heads))
 

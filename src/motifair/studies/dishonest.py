@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from motifair.config import Config
-from motifair.evaluation.accuracy import predictions
+from motifair.evaluation.accuracy import chosen_classes, outputs
 from motifair.federation.members import Members
 from motifair.federation.protocol import Uploads
 from motifair.federation.round import Round, run_round
@@ -114,10 +114,11 @@ class Dishonest(Simulation):
         """
         shards = [_with_trigger(m) for m in self.members]
         batch = collate(shards, self.device, self.initial.dtype, layers=self.model.distinct_layers)
-        predicted = predictions(self.model, self.global_weights(state), batch)
+        predicted = chosen_classes(outputs(self.model, self.global_weights(state), batch))
         others = (batch.graph_weight > 0) & (batch.target != TARGET)
         taken = ((predicted == TARGET) & others).sum(dim=1) / others.sum(dim=1)
-        return taken.cpu().numpy()
+        shares: np.ndarray = taken.cpu().numpy()
+        return shares
 
 
 def _with_trigger(members: Members) -> Shard:
