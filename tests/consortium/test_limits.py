@@ -23,6 +23,7 @@ from motifair.errors import MotifairError
 from motifair.export import load_model, predict
 from motifair.export.model import save_model
 from motifair.graphs.planted import planted
+from motifair.statements.statement import make_statement
 from motifair.statements.verification import verify
 
 CHEAT = "bank-b"
@@ -148,6 +149,13 @@ def test_who_sends_next_to_nothing_is_not_paid_for_the_round(share: float) -> No
     assert [world.line(r, CHEAT).status for r in (1, 2, 3)] == ["present", "rejected", "rejected"]
     assert [world.line(r, CHEAT).payoff > 0 for r in (1, 2, 3)] == [True, False, False]
     assert "a tenth of the median the least" in world.line(2, CHEAT).reason
+    told = make_statement(world.entries(), CHEAT, graphs={CHEAT: 21}, counted={CHEAT: 10.5})
+    assert "Uploads of 2 rounds were rejected by the limits on uploads, which is not paid." in (
+        told.sentences
+    )
+    assert any(text.startswith("Of its 21 graphs 10.5 count") for text in told.sentences)
+    plain = make_statement(world.entries(), "bank-a", graphs={"bank-a": 21})
+    assert not any("not paid" in text or "count in" in text for text in plain.sentences)
 
 
 @pytest.mark.slow

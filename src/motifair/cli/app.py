@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from motifair.cli import complete, data, federation
+from motifair.cli.check import check
 from motifair.cli.config_options import config_options
 from motifair.cli.dashboard import dashboard
 from motifair.cli.doctor import doctor
@@ -62,6 +63,7 @@ app.command()(predict)
 app.command()(export)
 app.command()(paper)
 app.command()(statement)
+app.command()(check)
 app.command()(report)
 app.command()(doctor)
 app.command("options")(list_options)

@@ -83,7 +83,11 @@ def _read(
         source = read_source(run, run=name, split=split)
         entries, graphs, motifs = source.entries, source.graphs, source.motifs
         place, folder = source.ledger, str(run)
-        more = {"federation": source.federation, "accuracy": source.accuracy}
+        more = {
+            "federation": source.federation,
+            "accuracy": source.accuracy,
+            "counted": source.counted,
+        }
     else:
         from motifair.consortium.source import read_ledger
 

@@ -50,7 +50,7 @@ from motifair.mechanism.bounds import (
 )
 from motifair.mechanism.settlement import to_pico
 from motifair.mechanism.value import quantised
-from motifair.methods import make_method
+from motifair.methods import Method, make_method
 from motifair.motifs.vocabulary import MotifIndex
 from motifair.motifs.wiring import measure_count
 from motifair.statements.accounts import Accounts
@@ -317,48 +317,18 @@ class Coordinator:
         index = [MotifIndex.of([j.motifs for j in roster])] if self.method.uses_motifs else []
         return Server(
             self.method,
-            self._sizes(roster),
+            counted_sizes(self.terms, roster),
             masked_blocks(self.method, self.model),
             index,
             self.terms.config.hidden,
             torch.tensor(self.terms.config.seed),
-            believed=self._believed(roster),
-            graph_weight=self._graph_weights(roster),
+            believed=believed_sizes(self.terms, roster),
+            graph_weight=_graph_weights(self.method, roster),
             bounded=True,
         )
 
-    def _believed(self, roster: Sequence[JoinedMember]) -> Tensor | None:
-        """Return how many graphs of each member are believed, at most as many as `_sizes`.
-
-        Not at most `max_size_ratio` times the median of what is believed: members that are not
-        believed would lower what is believed of the others.
-        """
-        if not self.method.believes:
-            return None
-        believed = torch.from_numpy(believed_graphs(self._summaries(roster)))
-        return torch.minimum(believed, self._sizes(roster))
-
-    def _graph_weights(self, roster: Sequence[JoinedMember]) -> Tensor | None:
-        if not self.method.believes:
-            return None
-        return torch.from_numpy(graph_weights(self._summaries(roster)))
-
-    def _summaries(self, roster: Sequence[JoinedMember]) -> list[GraphSummary]:
-        summaries = [j.summary for j in roster if j.summary is not None]
-        if len(summaries) < len(roster):  # they joined under other terms
-            raise MotifairError(
-                "Members joined this run without fingerprints of their graphs, which size=believed "
-                'needs; set size = "claimed" in [training], or start a new run.'
-            )
-        return summaries
-
-    def _sizes(self, roster: Sequence[JoinedMember]) -> Tensor:
-        """Return the number of training graphs of each member, capped by the terms."""
-        ratio = self.terms.max_size_ratio
-        return capped_sizes(torch.tensor([j.graphs for j in roster]), ratio)
-
     def _steps(self, roster: Sequence[JoinedMember]) -> Tensor:
-        return self.method.steps(self._sizes(roster))
+        return self.method.steps(counted_sizes(self.terms, roster))
 
     def _idle(self, server: Server, state: ServerState) -> tuple[ServerState, Downloads, Record]:
         """Return the state, downloads and record of a round without rewards."""
@@ -492,6 +462,38 @@ class Coordinator:
             measures = measure_count(labels=reads_labels(self.terms.schema.features))
             return Shape(prototypes=prototypes, fingerprints=upload.graphs, wiring=measures)
         return Shape(size, size if self.method.uses_gradients else None, prototypes)
+
+
+def counted_sizes(terms: FederationTerms, roster: Sequence[JoinedMember]) -> Tensor:
+    """Return the number of training graphs of each member, capped by the terms."""
+    return capped_sizes(torch.tensor([j.graphs for j in roster]), terms.max_size_ratio)
+
+
+def believed_sizes(terms: FederationTerms, roster: Sequence[JoinedMember]) -> Tensor | None:
+    """Return how many graphs of each member are believed, at most as many as `counted_sizes`; None
+    if the terms ask for no fingerprints.
+
+    Not at most `max_size_ratio` times the median of what is believed: members that are not
+    believed would lower what is believed of the others.
+    """
+    if not make_method(terms.config).believes:
+        return None
+    believed = torch.from_numpy(believed_graphs(_summaries(roster)))
+    return torch.minimum(believed, counted_sizes(terms, roster))
+
+
+def _graph_weights(method: Method, roster: Sequence[JoinedMember]) -> Tensor | None:
+    return torch.from_numpy(graph_weights(_summaries(roster))) if method.believes else None
+
+
+def _summaries(roster: Sequence[JoinedMember]) -> list[GraphSummary]:
+    summaries = [j.summary for j in roster if j.summary is not None]
+    if len(summaries) < len(roster):  # they joined under other terms
+        raise MotifairError(
+            "Members joined this run without fingerprints of their graphs, which size=believed "
+            'needs; set size = "claimed" in [training], or start a new run.'
+        )
+    return summaries
 
 
 def _checkpoint(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from motifair.config import make_config
 from motifair.consortium.checkpoint import load_checkpoint
+from motifair.consortium.coordinator import JoinedMember, believed_sizes, counted_sizes
 from motifair.consortium.operator_folder import OperatorFolder
 from motifair.consortium.rounds import RESULT
 from motifair.consortium.store.ledger import open_ledger
+from motifair.consortium.terms import FederationTerms
 from motifair.errors import MotifairError
 from motifair.files import damaged_files, read_json
 from motifair.report.source import Source
@@ -34,9 +37,20 @@ def read_deployed(folder: Path, run: str | None = None) -> Source:
         ledger=operator.ledger,
         verdict=verdict,
         graphs={j.name: j.graphs for j in roster},
+        counted=_counted(operator.terms, roster),
         motifs={j.name: j.motifs for j in roster},
         accuracy=read_accuracy(path),
     )
+
+
+def _counted(terms: FederationTerms, roster: Sequence[JoinedMember]) -> dict[str, float]:
+    """Return how many of each member's graphs count under the terms."""
+    if not roster:
+        return {}
+    told = all(j.summary is not None for j in roster)  # not if they joined under other terms
+    believed = believed_sizes(terms, roster) if told else None
+    counted = counted_sizes(terms, roster) if believed is None else believed
+    return {j.name: float(n) for j, n in zip(roster, counted, strict=True)}
 
 
 def read_accuracy(path: Path) -> dict[str, float]:

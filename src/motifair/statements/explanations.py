@@ -28,6 +28,8 @@ LEANED_ON = {
     ),
 }
 
+LIMITED = "penalty limited by what the terms allow"  # and then "per round" or "in total"
+
 
 def alignment_kind(terms: AgreedTerms) -> str:
     """Return what the alignments under these terms are: `coverage` or `alignment`."""
@@ -58,6 +60,33 @@ def how_paid(terms: AgreedTerms) -> str:
         "and all values are scaled to add up to 1. Each part is carried in the same way. A "
         "negative amount is a part that lowered the value."
     )
+
+
+def what_limits_changed(
+    rounds: Sequence[tuple[str, str]], graphs: int | None, counted: float | None
+) -> Iterator[str]:
+    """Yield a sentence for each defence of the terms that changed what a member was paid.
+
+    `rounds` has its status and the note of each round, `graphs` and `counted` how many graphs it
+    has and how many of them count.
+
+    >>> list(what_limits_changed([("rejected", ""), ("present", "")], 40, 40.0))
+    ['Uploads of 1 round were rejected by the limits on uploads, which is not paid.']
+    """
+    statuses = [status for status, _ in rounds]
+    for status, why in (("rejected", "rejected by the limits on uploads"), ("absent", "missing")):
+        if count := statuses.count(status):
+            word = "round" if count == 1 else "rounds"
+            yield f"Uploads of {count} {word} were {why}, which is not paid."
+    if limited := sum(LIMITED in note for _, note in rounds):
+        word = "round" if limited == 1 else "rounds"
+        yield f"The terms' limits on penalties reduced those of {limited} {word}."
+    if graphs is not None and counted is not None and counted < 0.995 * graphs:
+        yield (
+            f"Of its {graphs} graphs {counted:.1f} count in weights and values: no member's count "
+            "more than the terms' max_size_ratio times the median's and, with size = believed, "
+            "copies, graphs that others have too, and graphs wired as by chance count less."
+        )
 
 
 def what_is_unknown(

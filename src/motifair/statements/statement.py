@@ -23,11 +23,13 @@ from motifair.statements.entry import AgreedTerms, Entry, Line, decimal
 from motifair.statements.explanations import (
     ALIGNED,
     LEANED_ON,
+    LIMITED,
     alignment_kind,
     how_paid,
     how_to_repeat,
     how_to_verify,
     what_is_unknown,
+    what_limits_changed,
 )
 
 PARTS = {
@@ -251,6 +253,7 @@ def make_statement(
     split: int = 0,
     federation: str = "",
     accuracy: Mapping[str, float] = {},
+    counted: Mapping[str, float] = {},
 ) -> Statement:
     """Make the statement of a member from the entries of one run.
 
@@ -264,6 +267,7 @@ def make_statement(
             run or the operator, and split of a simulation, as shown in `verification`.
         federation: Name of the federation.
         accuracy: Accuracy by member, as far as known.
+        counted: How many of its graphs count under the terms, by member, as far as known.
 
     Returns:
         The `Statement`. Raises MotifairError if the agent is not a member or payoffs do not follow
@@ -289,6 +293,7 @@ def make_statement(
         )
     run, last = entries[0].run, agreed[-1]
     alignments = tuple(dict.fromkeys(alignment_kind(t) for t in agreed))
+    payments = tuple(_payments(entries, agent, graphs))
     return Statement(
         run=run,
         agent=agent,
@@ -297,11 +302,14 @@ def make_statement(
         digits=last.digits,
         entries=len(entries),
         head=entries[-1].hash,
-        rounds=tuple(_payments(entries, agent, graphs)),
+        rounds=payments,
         alignments=alignments,
         motifs=_motifs(agent, motifs, last),
         sentences=(
             *dict.fromkeys(how_paid(t) for t in agreed),
+            *what_limits_changed(
+                [(p.status, p.note) for p in payments], graphs.get(agent), counted.get(agent)
+            ),
             *what_is_unknown(known, graphs, alignments),
         ),
         verification=(
@@ -441,8 +449,8 @@ def _limit(entry: Entry, line: Line, books: Accounts) -> str:
     if total > 0 and -line.payoff >= entry.budget * -line.value // total:
         return ""
     if books.liability(line.agent) < books.agreed.max_penalty:
-        return "penalty limited by what the terms allow in total"
-    return "penalty limited by what the terms allow per round"
+        return f"{LIMITED} in total"
+    return f"{LIMITED} per round"
 
 
 def _instead(entry: Entry, agent: str, weights: Mapping[str, int]) -> int:

@@ -106,7 +106,11 @@ def explore(
     table = compared(outcomes, attacks)
     return StudyResult(
         title="What agents gain by cheating",
-        tables={"gain": gain_table(table), "effects": effects_table(table)},
+        tables={
+            "cheats": cheats_table(table, attacks),
+            "gain": gain_table(table),
+            "effects": effects_table(table),
+        },
         figures={"gain": gain_figure(table)},
         notes=notes(table),
         raw={"splits": outcomes[[*ABOUT, "split", *MEASURES]]},
@@ -315,6 +319,31 @@ def gain_table(table: pd.DataFrame) -> pd.DataFrame:
         high=high,
         percent=relative(table)["mean"],
         verdict=[verdict(*ends) for ends in zip(low, high, strict=True)],
+    )
+
+
+def cheats_table(table: pd.DataFrame, attacks: Sequence[Attack]) -> pd.DataFrame:
+    """Return what each attack is, brings and does to the others, over all datasets.
+
+    `motifair check` has a copy of it: consortium/cheats.csv.
+    """
+    table = table[table["dataset"] == ALL]
+    gain, about = relative(table), {a.name: a.about for a in attacks}
+    return pd.DataFrame(
+        {
+            "rule": table["rule"],
+            "attack": table["attack"],
+            "about": [about[name] for name in table["attack"]],
+            "attacker": table["attacker"],
+            "splits": table["splits"],
+            "gain": gain["mean"],
+            "gain_low": gain["low"],
+            "gain_high": gain["high"],
+            "others": table["others"],
+            "others_low": table["others_low"],
+            "others_high": table["others_high"],
+            "verdict": gain_table(table)["verdict"],
+        }
     )
 
 

@@ -1,0 +1,49 @@
+"""`motifair check`: which defences the terms of a federation have, and what they leave open."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from motifair.cli.shared import Json, print_json
+
+
+def check(
+    terms: Annotated[Path, typer.Option(help="The federation.toml.")],
+    as_json: Json = False,
+) -> None:
+    """Say which defences the terms of a federation have on, and which measured cheats still pay.
+
+    A gain is in percent of an honest member's pay, with its 95 % interval; docs/manipulation.md
+    says how it was measured.
+    """
+    from motifair.consortium.cheats import defences, differences, nearest_rule, open_cheats
+    from motifair.consortium.terms import read_terms
+
+    agreed = read_terms(terms)
+    rule = nearest_rule(agreed)
+    on, other, cheats = defences(agreed), differences(agreed, rule), open_cheats(rule)
+    if as_json:
+        print_json(
+            {
+                "defences": [asdict(d) for d in on],
+                "measured": rule,
+                "differences": other,
+                "open": cheats.to_dict("records"),
+            }
+        )
+        return
+    for d in on:
+        typer.echo(f"{'on ' if d.on else 'OFF'}  {d.name} ({d.setting})")
+    typer.echo(f"\nMeasured with the rule `{rule}`. A cheat that pays, or that harms the others:")
+    for row in cheats.itertuples():
+        typer.echo(
+            f"  {row.attacker:<8} {row.attack}: {row.gain:+.0f} % "
+            f"[{row.gain_low:+.0f}, {row.gain_high:+.0f}], others' accuracy {row.others:+.3f}"
+        )
+        typer.echo(f"           {row.about}")
+    if other:
+        typer.echo(f"\nNot measured: these terms have {'; '.join(other)}.")

@@ -1,0 +1,115 @@
+"""Which cheats the terms of a federation leave open, by what was measured.
+
+`cheats.csv` is the table `cheats` of `motifair paper manipulation`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import pandas as pd
+
+from motifair.config import Config, make_config
+from motifair.consortium.terms import FederationTerms
+from motifair.mechanism.bounds import MAX_SIZE_RATIO, REJECTED, SHORTENED
+from motifair.methods import make_method
+
+MEASURED = {"default": {"profile": "default"}, "literal": {"profile": "paper"}}
+# Options that decide who is paid what; others change how well a model learns.
+DECISIVE = (
+    "method", "alignment_of", "alignment_against", "alignment_rate", "corroboration", "evidence",
+    "value_guard", "value_update", "value_rate", "diversity_weight", "aggregation", "size",
+    "aggregator", "valuation", "aggregate_length", "payoff",
+)  # fmt: skip
+GAINS = "gains"
+
+
+@dataclass(frozen=True)
+class Defence:
+    """A defence, whether the terms have it on, and where they say so."""
+
+    name: str
+    on: bool
+    setting: str
+
+
+def defences(terms: FederationTerms) -> list[Defence]:
+    """Return all defences, those that cannot be switched off first."""
+    c, method = terms.config, make_method(terms.config)
+    covers = c.alignment_against == "coverage" and method.uses_agreement
+    return [
+        Defence(
+            f"updates shortened beyond {SHORTENED:g} times the usual length, rejected beyond "
+            f"{REJECTED:g} times or below a tenth of the median",
+            True,
+            f"always; max_norm = {terms.max_norm:g} is the limit for all",
+        ),
+        Defence("rounds without a valid upload are not paid", True, "always"),
+        Defence(
+            "graphs counted up to a multiple of the median's",
+            terms.max_size_ratio <= MAX_SIZE_RATIO,
+            f"max_size_ratio = {terms.max_size_ratio:g}; measured with {MAX_SIZE_RATIO:g}",
+        ),
+        Defence(
+            "distinct graphs, by fingerprints, and wired unlike chance",
+            method.believes,
+            f'size = "{c.size}"',
+        ),
+        Defence(
+            "values by coverage and agreement",
+            covers,
+            f'alignment_against = "{c.alignment_against}"',
+        ),
+        Defence(
+            "penalties for harm",
+            method.pays_by_value
+            and min(terms.money.max_penalty, terms.money.max_total_penalty) > 0,
+            "max_penalty, max_total_penalty",
+        ),
+        Defence("robust aggregation", c.aggregator != "mean", f'aggregator = "{c.aggregator}"'),
+    ]
+
+
+def differences(terms: FederationTerms, rule: str) -> list[str]:
+    """Return the settings that decide on pay and are not as in a measured rule.
+
+    >>> from motifair.config import Config
+    >>> differing(Config(value_rate=0.5), Config())
+    ['value_rate = 0.5 (measured: 0.2)']
+    """
+    found = differing(terms.config, make_config(MEASURED[rule]))
+    if terms.max_size_ratio != MAX_SIZE_RATIO:
+        found.append(f"max_size_ratio = {terms.max_size_ratio:g} (measured: {MAX_SIZE_RATIO:g})")
+    return found
+
+
+def differing(config: Config, measured: Config) -> list[str]:
+    """Return the decisive options that differ, in words."""
+    return [
+        f"{name} = {config.value(name)} (measured: {measured.value(name)})"
+        for name in DECISIVE
+        if config.value(name) != measured.value(name)
+    ]
+
+
+def nearest_rule(terms: FederationTerms) -> str:
+    """Return the measured rule from which the terms differ in the fewest settings."""
+    known = [rule for rule in MEASURED if rule in set(cheats_table()["rule"])]
+    return min(known, key=lambda rule: len(differences(terms, rule)))
+
+
+@cache
+def cheats_table() -> pd.DataFrame:
+    """Return the measured table: a row for each rule, attack and attacker."""
+    with files("motifair.consortium").joinpath("cheats.csv").open() as file:
+        return pd.read_csv(file, comment="#")
+
+
+def open_cheats(rule: str) -> pd.DataFrame:
+    """Return the cheats that pay, or that lower the others' accuracy, under a measured rule."""
+    table = cheats_table()
+    return table[
+        (table["rule"] == rule) & ((table["verdict"] == GAINS) | (table["others_high"] < 0))
+    ]
