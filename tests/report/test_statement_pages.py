@@ -55,7 +55,7 @@ def test_the_text_has_every_amount_and_how_to_verify(width: int) -> None:
     assert s.head in text
     assert "motifair ledger verify --ledger x.sqlite --heads HEADS --operator-key KEY" in text
     assert "* round 3: absent (no answer)" in text
-    told = "1 that nobody else has (0 of them count as diversity): ring 1 1 1."
+    told = "1 that nobody else has (0 of them count as diversity): triangle 1–1–1."
     assert told in " ".join(text.split())
     wide = [x for x in text.splitlines() if len(x) > width and not x.startswith("  ")]
     assert wide == []
@@ -84,7 +84,7 @@ def test_what_is_shown_is_called_what_the_terms_pay() -> None:
         assert words <= said
         assert not others & said
     assert "coverage</th>" in as_html(statement_of())
-    assert "1 that nobody else has: ring 1 1 1." in as_text(statement_of(), 120)
+    assert "1 that nobody else has: triangle 1–1–1." in as_text(statement_of(), 120)
 
 
 def test_of_many_rounds_the_text_has_some_and_html_all() -> None:
@@ -163,3 +163,20 @@ def test_a_statement_without_rounds_or_motifs_is_a_page_as_well() -> None:
     s = replace(statement_of(), rounds=(), motifs=None)
     assert "0.00" in as_text(s, 80)
     assert "This ledger holds no alignment" in as_html(s)
+
+
+def test_a_page_draws_the_pay_of_every_round_and_the_motifs_with_names() -> None:
+    s = statement_of()
+    page = as_html(s)
+    (payoff,) = re.findall(r'<polyline class="payoff" points="([^"]*)"', page)
+    (equal,) = re.findall(r'<polyline class="equal" points="([^"]*)"', page)
+    heights = [float(point.split(",")[1]) for point in payoff.split()]
+    assert len(heights) == len(equal.split()) == len(s.rounds)
+    order = sorted(range(len(s.rounds)), key=lambda k: s.rounds[k].payoff)
+    drawn = sorted(range(len(s.rounds)), key=lambda k: -heights[k])
+    assert [s.rounds[k].payoff for k in order] == [s.rounds[k].payoff for k in drawn]
+    names = re.findall(r"<span>([^<]*)</span> <span class=\"faint\">([^<]*)</span></li>", page)
+    assert names == [("triangle 1–1–1", "only it"), ("edge 0–0", "1 other")]
+    assert len(re.findall('<circle class="node"', page)) == 5
+    one = replace(s, rounds=s.rounds[:1])
+    assert "<polyline" not in as_html(one)

@@ -14,6 +14,7 @@ from motifair.report.colours import CURVES
 MOST = 36  # motifs that are drawn in a group
 MOST_LABELLED = 10  # nodes of a ring that still have room for their labels
 SIZE, RADIUS = 100.0, 11.0
+SHAPES = {3: "triangle", 4: "square", 5: "pentagon", 6: "hexagon"}
 # Labels come from agents: what is not of the form that `motifs.extract` writes is not drawn.
 KEY = re.compile(r"(bond|ring)((?: -?\d{1,9}(?:/-?\d{1,9})?)+)")
 
@@ -124,6 +125,19 @@ def draw(key: str) -> Drawing | None:
     if match[1] == "bond":
         return _polygon(nodes, edges[1:], closed=False) if len(nodes) == 2 else None
     return _polygon(nodes, edges, closed=True) if len(nodes) > 2 else None
+
+
+def name_of(key: str) -> str:
+    """Name a motif by its shape and the labels of its nodes; a key that cannot be drawn is itself.
+
+    >>> name_of("bond 0 1/2"), name_of("ring 1 1 2"), name_of("ring 0 0 0 0 0 0 0")
+    ('edge 0–1', 'triangle 1–1–2', 'ring of 7 0–0–0–0–0–0–0')
+    """
+    if draw(key) is None:
+        return short(key)
+    kind, *words = key.split()
+    shape = SHAPES.get(len(words), f"ring of {len(words)}") if kind == "ring" else "edge"
+    return short(f"{shape} {'–'.join(word.partition('/')[0] for word in words)}")
 
 
 def _polygon(labels: Sequence[str], edge_labels: Sequence[str], *, closed: bool) -> Drawing:

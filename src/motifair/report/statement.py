@@ -8,11 +8,15 @@ from datetime import date
 from io import StringIO
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 
 from motifair.errors import MotifairError
 from motifair.extras import require
 from motifair.motifs.fragments import fragment
+from motifair.report.charts import thin
+from motifair.report.colours import LIGHT
+from motifair.report.gallery import draw, name_of
 from motifair.report.templates import asset, render
 from motifair.report.verdicts import verdict_on_statement
 from motifair.statements.entry import clean_reason, decimal
@@ -41,6 +45,9 @@ COLUMNS = {
 }  # short, for the terminal: where a name is not here, it is short itself
 MOST_ROUNDS, MOST_NOTES, MOST_MOTIFS = 20, 12, 24
 BAR = 140  # width of the bars in units of their own
+CURVE, LEFT = (600.0, 140.0), 90.0  # the curve: width and height, and where it begins
+DRAWN = ("payoff", "equal")
+MOST_POINTS, MOST_DRAWN = 300, 18
 
 
 def as_format(statement: Statement, format_: str, width: int = 100) -> str | bytes:
@@ -96,6 +103,9 @@ def as_html(statement: Statement) -> str:
         **describe(statement),
         meaning=statement.meaning,
         bars=_bars(statement),
+        curve=_curve(statement),
+        drawn=[(name_of(m.key), draw(m.key), m.others) for m in _drawn(statement)],
+        colours=LIGHT,
         rows=[_row(statement, p) for p in statement.rounds],
         instead=_instead(statement),
         motifs=_motifs(statement),
@@ -216,10 +226,10 @@ def _group(name: str, motifs: Sequence[Motif]) -> str:
     counts = [m.counts for m in motifs if m.counts is not None]
     counted = "all count" if all(counts) else f"{sum(counts)} of them count"
     how = f" ({counted} as diversity)" if counts else ""
-    keys = ", ".join(m.name for m in motifs[:MOST_MOTIFS])
+    names = ", ".join(m.smiles or name_of(m.key) for m in motifs[:MOST_MOTIFS])
     more = len(motifs) - MOST_MOTIFS
     rest = f", and {more} more" if more > 0 else ""
-    return f"{len(motifs)} {name}{how}: {keys}{rest}."
+    return f"{len(motifs)} {name}{how}: {names}{rest}."
 
 
 def _leaned(s: Statement) -> Iterator[str]:
@@ -260,6 +270,31 @@ def _bars(s: Statement) -> dict[str, dict[str, float]]:
         name: {"x": (min(units, 0) - low) * scale, "width": abs(units) * scale}
         for name, units in zip(s.parts, amounts, strict=True)
     }
+
+
+def _curve(s: Statement) -> dict[str, Any] | None:
+    """Return payoff and equal share by round as points of two lines, thinned; None for fewer than
+    two rounds.
+    """
+    if len(s.rounds) < 2:
+        return None
+    rounds = np.array([p.round for p in s.rounds], dtype=float)
+    lines = {name: np.array([float(getattr(p, name)) for p in s.rounds]) for name in DRAWN}
+    low = min(0.0, *(line.min() for line in lines.values()))
+    high = max(line.max() for line in lines.values())
+    x = LEFT + (CURVE[0] - LEFT) * (rounds - rounds[0]) / (rounds[-1] - rounds[0])
+    points = {}
+    for name, line in lines.items():
+        y = CURVE[1] * (1 - (line - low) / ((high - low) or 1))
+        points[name] = " ".join(f"{x[k]:.1f},{y[k]:.1f}" for k in thin(line, MOST_POINTS))
+    ends = {"first": s.rounds[0].round, "last": s.rounds[-1].round}
+    return {**ends, "points": points, "low": s.money(round(low)), "high": s.money(round(high))}
+
+
+def _drawn(s: Statement) -> list[Motif]:
+    """Choose motifs to draw: those that nobody else has first, rings before edges."""
+    known = [m for m in s.motifs or () if draw(m.key) is not None]
+    return sorted(known, key=lambda m: (m.others, not m.key.startswith("ring"), m.key))[:MOST_DRAWN]
 
 
 def _plain(console: Console) -> str:
