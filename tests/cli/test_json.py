@@ -26,7 +26,7 @@ NO_TABLE = {
 ELSEWHERE = {
     "federation run", "federation status", "federation privacy", "federation demo", "federation me",
     "ledger audit", "ledger verify", "ledger balance", "ledger entries", "bench", "paper",
-    "predict", "report", "statement", "dashboard",
+    "predict", "report", "statement", "dashboard", "check",
 }  # fmt: skip
 QUICK = ["--rounds", "2", "--agents", "3", "--set", "hidden=16", "--threads", "1", "--quiet"]
 
