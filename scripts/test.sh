@@ -18,7 +18,8 @@ federation=$!
 status=0
 "$bin/python" -m slipcover --json --out "$scratch/quick.json" -m pytest -n "$jobs" \
   --dist worksteal -m quick -rs --durations=15 || status=$?
-"$bin/python" -m pytest -n "$jobs" --dist worksteal -m "not quick and not federation" -rs \
+# One process more than cores: slow tests wait for browsers, databases and processes of their own.
+"$bin/python" -m pytest -n "$((jobs + 1))" --dist worksteal -m "not quick and not federation" -rs \
   --durations=15 || status=$?
 "$bin/python" -m slipcover --merge "$scratch/quick.json" --out "$scratch/coverage.json" \
   --fail-under 90 || status=$?

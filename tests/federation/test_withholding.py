@@ -18,13 +18,12 @@ from motifair.federation.history import History
 from motifair.federation.loop import run_rounds
 from motifair.federation.members import Members, prepare
 from motifair.federation.offer import Offer, draw_member, offered
+from motifair.federation.round import Round, run_round
 from motifair.federation.simulation import Simulation
 from motifair.federation.state import FederationState, load_state, save_state
 from motifair.federation.withholding import Withholding
 from motifair.graphs.split import Split
 from motifair.methods import METHODS, make_method
-from motifair.studies.attacks import Attack, always, silent
-from motifair.studies.dishonest import Dishonest
 
 AGENT, SEED = 1, 5
 
@@ -37,6 +36,14 @@ def played(simulation: Simulation) -> tuple[FederationState, History]:
 def withheld(config: Config, split: Split, share: float) -> tuple[FederationState, History]:
     members = prepare(config, split, seed=SEED, offer=Offer(AGENT, share))
     return played(Withholding(config, members, device=CPU))
+
+
+class Silent(Simulation):
+    """One agent sends zeros in every round."""
+
+    def play(self, state: FederationState) -> Round:
+        own = torch.tensor([AGENT])
+        return run_round(self.agents, self.server, state, lambda sent: (sent.silent(own), None))
 
 
 def plain(config: Config, split: Split) -> tuple[FederationState, History]:
@@ -135,16 +142,14 @@ def test_without_an_exchange_there_is_nothing_to_withhold(method: str, share: fl
     assert_equal(withheld(config, split, share)[1], plain(config, split)[1])
 
 
-def test_a_member_that_gives_nothing_sends_zeros_as_the_attack_does() -> None:
+def test_a_member_that_gives_nothing_sends_zeros() -> None:
     """Sizes and motifs count for nothing here, so that no more than the upload differs."""
     config = small_config(
         aggregation="value", alignment_against="all", aggregate_length="mean",
         diversity_weight=0.0, prototype_weight=0.0,
     )  # fmt: skip
     split = small_split(config)
-    attack = Attack("send nothing", uploads=lambda u, c: silent(u, c, when=always))
-    members = prepare(config, split, seed=SEED)
-    wanted, recorded = played(Dishonest(config, members, attack, AGENT, device=CPU))
+    wanted, recorded = played(Silent(config, prepare(config, split, seed=SEED), device=CPU))
     state, history = withheld(config, split, 0.0)
     assert torch.equal(state.agents.weights, wanted.agents.weights)
     for column in ("value", "payoff", "accuracy", "update_norm"):

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from worlds import CPU, simulate, small_config, small_split
 
 from motifair.config import SCENARIOS, Config
-from motifair.evaluation.accuracy import predictions
+from motifair.evaluation.accuracy import chosen_classes, outputs
 from motifair.experiments.packing import memory_needed
 from motifair.experiments.plan import make_plan, split_data
 from motifair.federation.belief import believed_graphs
@@ -498,7 +498,7 @@ def test_a_backdoor_counts_graphs_of_other_classes_with_the_trigger() -> None:
     members = simulation.members[0]
     shard = make_shard(changed, members.features, summed=members.model.summed_inputs)
     batch = collate([shard], CPU, torch.float64, layers=simulation.model.distinct_layers)
-    predicted = predictions(simulation.model, simulation.initial, batch)[0].numpy()
+    predicted = chosen_classes(outputs(simulation.model, simulation.initial, batch))[0].numpy()
     others = graphs.target != 0
     assert rate == pytest.approx((predicted[others] == 0).mean())
 
