@@ -86,11 +86,6 @@ class Motif:
     counts: bool | None
     smiles: str = ""
 
-    @property
-    def name(self) -> str:
-        """How the motif is called: by its SMILES, or else by its key."""
-        return self.smiles or self.key
-
 
 @dataclass(frozen=True)
 class Statement:
