@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from filelock import FileLock
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Request
@@ -41,13 +42,22 @@ class Page(HTMLParser):
         self.loaded |= {given[name] for name in ("src", "data", "poster") if name in given}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built pages. To build them runs the notebooks."""
-    folder = tmp_path_factory.mktemp("site")
+    """The built pages, notebooks run; one process of the tests builds them for all."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "site"
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            _build(folder)
+    return folder
+
+
+def _build(folder: Path) -> None:
+    unfinished = folder.with_suffix(".unfinished")
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT / "src")}
     ended = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(folder)],
+        [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(unfinished)],
         cwd=ROOT,
         env=environment,
         capture_output=True,
@@ -55,7 +65,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         timeout=600,
     )
     assert ended.returncode == 0, ended.stderr
-    return folder
+    unfinished.rename(folder)
 
 
 @pytest.fixture(scope="module")

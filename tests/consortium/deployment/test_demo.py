@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -100,7 +101,7 @@ def test_a_member_sees_its_rounds_pay_and_worth_from_its_kit_and_writes_nothing(
     assert {p: p.stat().st_mtime_ns for p in state_of(kit).rglob("*")} == before
     said = motifair_here("federation", "me", "--kit", kit, *words[:4])
     assert "Only you see this." in said
-    assert f"You were paid {paid['balance']}" in said
+    assert f"You were paid {Decimal(paid['balance']):,}" in said
 
 
 def test_a_member_refuses_a_ledger_that_is_not_the_one_it_was_told_of(
