@@ -24,6 +24,7 @@ from motifair.mechanism.trust import (
 )
 
 LEAST = 0.05
+KNOWN = np.arange(13)  # classes
 lists_of_graphs = st.lists(st.lists(st.integers(0, 12), max_size=8), min_size=1, max_size=7)
 
 
@@ -224,26 +225,31 @@ def test_exclusiveness_is_what_loops_count(agents: list[list[int]]) -> None:
             alone = (most / sum(other.count(c) for other in agents) - 0.9) / 0.1
             total += 1 + (everybody - 1) * min(1, max(0, alone))
         expected.append(total / len(classes) if classes else 1.0)
-    np.testing.assert_allclose(exclusiveness(fingerprints(agents)), expected)
+    np.testing.assert_allclose(exclusiveness(fingerprints(agents), KNOWN), expected)
 
 
 @given(st.lists(st.lists(st.integers(0, 2), min_size=3), min_size=2, max_size=6))
 def test_where_two_agents_have_every_class_all_graphs_count_1(agents: list[list[int]]) -> None:
     everything = [0, 1, 2] * 40
-    weights = exclusiveness(fingerprints([everything, everything, *agents]))
+    weights = exclusiveness(fingerprints([everything, everything, *agents]), KNOWN)
     assert weights.tolist() == [1.0] * (len(agents) + 2)
 
 
 @given(lists_of_graphs, st.integers(1, 4))
 def test_names_without_graphs_change_no_weight(agents: list[list[int]], names: int) -> None:
-    before = exclusiveness(fingerprints(agents))
-    after = exclusiveness(fingerprints([*agents, *[[]] * names]))
+    before = exclusiveness(fingerprints(agents), KNOWN)
+    after = exclusiveness(fingerprints([*agents, *[[]] * names]), KNOWN)
     np.testing.assert_allclose(after[: len(agents)], before)
 
 
 def test_a_class_under_two_names_is_no_class_of_ones_own() -> None:
     others = [[0, 1] * 10] * 5
-    alone = exclusiveness(fingerprints([[2, 2, 0, 1] * 5, *others]))
-    split = exclusiveness(fingerprints([[2, 0] * 5, [2, 1] * 5, *others]))
+    alone = exclusiveness(fingerprints([[2, 2, 0, 1] * 5, *others]), KNOWN)
+    split = exclusiveness(fingerprints([[2, 0] * 5, [2, 1] * 5, *others]), KNOWN)
     assert alone.tolist() == [3.5, 1, 1, 1, 1, 1]  # half of its graphs count six times
     assert split.tolist() == [1.0] * 7
+
+
+def test_a_class_that_the_federation_does_not_know_brings_nothing() -> None:
+    invented = [[77, 78, 79] * 5, *[[0, 1] * 10] * 5]
+    assert exclusiveness(fingerprints(invented), np.array([0, 1])).tolist() == [1.0] * 6

@@ -50,7 +50,7 @@ from motifair.mechanism.bounds import (
 )
 from motifair.mechanism.settlement import to_pico
 from motifair.mechanism.value import quantised
-from motifair.methods import Method, make_method
+from motifair.methods import make_method
 from motifair.motifs.vocabulary import MotifIndex
 from motifair.motifs.wiring import measure_count
 from motifair.statements.accounts import Accounts
@@ -323,7 +323,7 @@ class Coordinator:
             self.terms.config.hidden,
             torch.tensor(self.terms.config.seed),
             believed=believed_sizes(self.terms, roster),
-            graph_weight=_graph_weights(self.method, roster),
+            graph_weight=_graph_weights(self.terms, roster),
             bounded=True,
         )
 
@@ -482,8 +482,10 @@ def believed_sizes(terms: FederationTerms, roster: Sequence[JoinedMember]) -> Te
     return torch.minimum(believed, counted_sizes(terms, roster))
 
 
-def _graph_weights(method: Method, roster: Sequence[JoinedMember]) -> Tensor | None:
-    return torch.from_numpy(graph_weights(_summaries(roster))) if method.believes else None
+def _graph_weights(terms: FederationTerms, roster: Sequence[JoinedMember]) -> Tensor | None:
+    if not make_method(terms.config).believes:
+        return None
+    return torch.from_numpy(graph_weights(_summaries(roster), terms.schema.classes))
 
 
 def _summaries(roster: Sequence[JoinedMember]) -> list[GraphSummary]:

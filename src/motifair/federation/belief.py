@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from motifair.graphs.fingerprints import Words, class_bytes, fingerprints
+from motifair.graphs.fingerprints import Words, class_bytes, fingerprints, last_bytes
 from motifair.graphs.graph_set import Floats, GraphSet
 from motifair.mechanism.trust import distinct_graphs, exclusiveness, wiring_trust
 from motifair.motifs.wiring import wiring
@@ -40,8 +40,8 @@ def believed_graphs(summaries: Sequence[GraphSummary]) -> np.ndarray:
     return believed
 
 
-def graph_weights(summaries: Sequence[GraphSummary]) -> np.ndarray:
+def graph_weights(summaries: Sequence[GraphSummary], classes: Sequence[int]) -> np.ndarray:
     """Return how much one graph of each agent counts in coverage, `(A,)`: 1, and more if the agent
-    alone has a class.
+    alone has one of the federation's `classes`.
     """
-    return exclusiveness([class_bytes(s.fingerprints) for s in summaries])
+    return exclusiveness([class_bytes(s.fingerprints) for s in summaries], last_bytes(classes))

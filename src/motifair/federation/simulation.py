@@ -18,7 +18,7 @@ from motifair.federation.agents import (
     own_seed,
     similar_sizes,
 )
-from motifair.federation.belief import GraphSummary, believed_graphs, graph_weights
+from motifair.federation.belief import believed_graphs, graph_weights
 from motifair.federation.contribution import without_each
 from motifair.federation.history import History
 from motifair.federation.members import Members
@@ -235,17 +235,16 @@ class Simulation:
             self.config.hidden,
             seeds[0] if self.single else seeds,
             self._validate if self.validation is not None else None,
-            self._of_summaries(believed_graphs),
-            self._of_summaries(graph_weights),
+            self._by_member(lambda m: believed_graphs(m.summaries)),
+            self._by_member(lambda m: graph_weights(m.summaries, m.split.graphs.class_values)),
             bounded=self.method.bounded,
         )
 
-    def _of_summaries(self, of: Callable[[Sequence[GraphSummary]], np.ndarray]) -> Tensor | None:
-        """Return what follows from the summaries of each federation's members, `(..., A)`."""
+    def _by_member(self, of: Callable[[Members], np.ndarray]) -> Tensor | None:
+        """Return what follows from the members' summaries of each federation, `(..., A)`."""
         if not self.method.believes:
             return None
-        rows = np.stack([of(m.summaries) for m in self.members])
-        made = torch.from_numpy(rows).to(self.device)
+        made = torch.from_numpy(np.stack([of(m) for m in self.members])).to(self.device)
         return made[0] if self.single else made
 
     def _validate(self, weights: Tensor) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -59,6 +61,15 @@ def class_bytes(words: Words) -> Words:
     [255, 7]
     """
     return words & CLASS_BYTE
+
+
+def last_bytes(classes: Sequence[int]) -> Words:
+    """Return the last byte of each class, as fingerprints have it.
+
+    >>> last_bytes([-1, 7]).tolist()
+    [255, 7]
+    """
+    return np.array(classes, dtype=np.int64).astype(np.uint64) & CLASS_BYTE
 
 
 def _words(rows: Floats) -> Words:

@@ -91,25 +91,28 @@ def distinct_graphs(fingerprints: Sequence[np.ndarray]) -> np.ndarray:
     return np.array(counted)
 
 
-def exclusiveness(classes: Sequence[np.ndarray]) -> np.ndarray:
+def exclusiveness(classes: Sequence[np.ndarray], known: np.ndarray) -> np.ndarray:
     """Return how much one graph of each agent counts, from the class of each of its graphs, `(A,)`.
 
     A graph of a class that an agent alone has counts as if all agents had as many: without it
     the class would be missing, and without another agent's graph nothing is. From nine tenths of a
-    class to all of it the weight rises; other graphs count 1. For agents of unequal size, "all" is
-    (Σn)² / Σn², so that a name without graphs changes nothing.
+    class to all of it the weight rises; other graphs count 1, and so do those of classes that are
+    not `known`: to invent a class brings nothing. For agents of unequal size, "all" is (Σn)² / Σn²,
+    so that a name without graphs changes nothing.
 
-    >>> exclusiveness([np.array([0, 1]), np.array([0, 1]), np.array([0, 7])]).tolist()
+    >>> agents = [np.array([0, 1]), np.array([0, 1]), np.array([0, 7])]
+    >>> exclusiveness(agents, known=np.array([0, 1, 7])).tolist()
     [1.0, 1.0, 2.0]
     """
-    known, place = np.unique(np.concatenate(classes), return_inverse=True)
+    named, place = np.unique(np.concatenate(classes), return_inverse=True)
     owner = np.repeat(np.arange(len(classes)), [len(c) for c in classes])
-    count = np.zeros((len(classes), len(known)))
+    count = np.zeros((len(classes), len(named)))
     np.add.at(count, (owner, place), 1)
     graphs = count.sum(axis=1)
     everybody = graphs.sum() ** 2 / (graphs**2).sum().clip(min=1)
     largest = count.max(axis=0, initial=0) / count.sum(axis=0)
     alone = ((largest - MOST_OF_A_CLASS) / (1 - MOST_OF_A_CLASS)).clip(0, 1)
+    alone = alone * np.isin(named, known)
     counted = (count * (1 + (everybody - 1) * alone)).sum(axis=1)
     weight: np.ndarray = np.where(graphs > 0, counted / graphs.clip(min=1), 1.0)
     return weight
