@@ -227,7 +227,7 @@ class Config:
         "all",
         "reference of φ: `all` is the sum of all updates, `others` leaves the agent out, `shapley` "
         "is exact; with `peers` the others' gradients vote alike, with `peers-by-value` by value; "
-        "`coverage` is the agent's share in how well updates stand for everybody's",
+        "`coverage` is what an agent's graphs are worth, as far as its updates stand for them",
         choices=("all", "others", "shapley", "peers", "peers-by-value", "coverage"),
     )
     alignment_rate: float = option(
@@ -245,9 +245,16 @@ class Config:
     )
     initial_value: str = option(
         "equal",
-        "values before the first round: `equal`, so that every name begins with the same, or by "
-        "the `graphs` that count, so that several names begin with no more than one",
-        choices=("equal", "graphs"),
+        "values after the first round: moved from `equal` ones, so that every name begins with the "
+        "same, or by the `evidence` of that round alone",
+        choices=("equal", "evidence"),
+    )
+    trial_rounds: int = option(
+        0,
+        "rounds, at most as many as follow, that agents train alone before the first, for a model "
+        "that their peers judge: what an agent's graphs are worth in coverage depends on it; 0 is "
+        "none",
+        least=0,
     )
     value_update: str = option(
         "additive",
@@ -392,9 +399,9 @@ class Config:
     def to_json(self) -> dict[str, Any]:
         """Return all options as values that JSON can hold, infinity as `"inf"`.
 
-        `scenario` and `initial_value` only where they are set, `bounded` only where it is read and
-        not as in profile `paper`: the digests of other configurations, with their checkpoints, stay
-        the same.
+        `scenario`, `initial_value` and `trial_rounds` only where they are set, `bounded` only where
+        it is read and not as in profile `paper`: the digests of other configurations, with their
+        checkpoints, stay the same.
         """
         values = {**asdict(self), **dict(self.component_options)}
         del values["component_options"]
@@ -402,6 +409,8 @@ class Config:
             del values["scenario"]
         if self.initial_value == "equal":
             del values["initial_value"]
+        if self.trial_rounds == 0:
+            del values["trial_rounds"]
         if not self._reads_bounded() or (self.profile == "paper" and not self.bounded):
             del values["bounded"]
         return {k: ("inf" if v == math.inf else v) for k, v in values.items()}
@@ -440,6 +449,8 @@ PROFILES: Mapping[str, Mapping[str, Any]] = {
         "vocabulary_fraction": 1.0,
         "alignment_against": "coverage",
         "size": "believed",
+        "initial_value": "evidence",
+        "trial_rounds": 100,
         "bounded": True,
         "corroboration": 2,
         "value_guard": True,

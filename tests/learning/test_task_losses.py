@@ -18,7 +18,7 @@ from motifair.graphs.features import fit_features
 from motifair.graphs.graph_set import GraphSet
 from motifair.graphs.minibatch import Stack
 from motifair.graphs.task import Task, fit_task
-from motifair.learning.objective import ForwardPass, discrimination, mean_loss
+from motifair.learning.objective import discrimination, mean_loss
 from motifair.models import GIN
 
 PARTS = (np.arange(25), np.arange(25, 28), np.arange(28, 80))
@@ -122,15 +122,10 @@ def test_a_mini_batch_has_the_targets_of_a_collated_one(kind: str) -> None:
         assert torch.equal(getattr(cut, field), getattr(expected, field)), field
 
 
-def agreement(kind: str, batch: Batch, scores: Tensor) -> Tensor:
-    nothing = torch.zeros(len(scores), 1)
-    return discrimination(ForwardPass(batch, nothing, nothing, nothing, scores, None, None, kind))
-
-
-def test_agreement_on_binary_tasks_is_the_mean_of_tjurs_coefficients() -> None:
+def test_discrimination_on_binary_tasks_is_the_mean_of_tjurs_coefficients() -> None:
     _, _, _, batch = made("binary")
     scores = torch.randn(*batch.target.shape, generator=torch.Generator().manual_seed(0)).double()
-    found = agreement("binary", batch, scores)
+    found = discrimination("binary", scores, batch)
     for k in range(len(PARTS)):
         told = []
         for t in range(scores.shape[2]):
@@ -141,10 +136,12 @@ def test_agreement_on_binary_tasks_is_the_mean_of_tjurs_coefficients() -> None:
         assert float(found[k]) == pytest.approx(np.mean(told))
 
 
-def test_agreement_on_numbers_is_1_for_the_truth_and_minus_1_for_its_opposite() -> None:
+def test_discrimination_on_numbers_is_1_for_the_truth_and_minus_1_for_its_opposite() -> None:
     _, _, _, batch = made("regression")
-    torch.testing.assert_close(agreement("regression", batch, batch.target), torch.ones(3).double())
-    opposite = agreement("regression", batch, -batch.target)
+    right = discrimination("regression", batch.target, batch)
+    torch.testing.assert_close(right, torch.ones(3).double())
+    opposite = discrimination("regression", -batch.target, batch)
     torch.testing.assert_close(opposite, -torch.ones(3).double())
     same = torch.full_like(batch.target, 0.4)
-    assert torch.allclose(agreement("regression", batch, same), torch.zeros(3).double(), atol=1e-9)
+    nothing = discrimination("regression", same, batch)
+    assert torch.allclose(nothing, torch.zeros(3).double(), atol=1e-9)

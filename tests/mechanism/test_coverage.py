@@ -10,17 +10,20 @@ from oracles.naive import coverages
 from torch import Tensor
 from value_strategies import rounds
 
-from motifair.mechanism.coverage import coverage, shares_of_gram
+from motifair.mechanism.alignment import reach
+from motifair.mechanism.coverage import coverage as by_length
+from motifair.mechanism.coverage import nearness_of_gram
 
 Round = tuple[Tensor, Tensor]
 
 
-def shares(updates: Tensor, weight: Tensor) -> Tensor:
-    return shares_of_gram(updates @ updates.mT, weight)[0]
+def coverage(updates: Tensor, worth: Tensor) -> Tensor:
+    """Coverage of updates of usual lengths."""
+    return by_length(updates, worth, torch.ones_like(worth))
 
 
 def consensus(updates: Tensor, weight: Tensor) -> Tensor:
-    return shares_of_gram(updates @ updates.mT, weight)[1]
+    return nearness_of_gram(updates @ updates.mT, weight)[1]
 
 
 def drawn(agents: int, seed: int, lean: float = 0.5, size: int = 40) -> Round:
@@ -34,14 +37,25 @@ def drawn(agents: int, seed: int, lean: float = 0.5, size: int = 40) -> Round:
 @given(rounds(most_agents=6))
 def test_coverage_is_the_oracle_s(one: Round) -> None:
     updates, weight = one
-    expected = torch.tensor(coverages(list(updates), (7 * weight).tolist()), dtype=torch.float64)
-    torch.testing.assert_close(coverage(updates, 7 * weight), expected, atol=1e-9, rtol=1e-6)
+    far = reach(updates, torch.ones_like(weight))
+    expected = coverages(list(updates), (7 * weight).tolist(), far.tolist())
+    found = by_length(updates, 7 * weight, far)
+    torch.testing.assert_close(found, torch.tensor(expected).double(), atol=1e-9, rtol=1e-6)
 
 
 @given(rounds())
-def test_shares_add_up_to_the_whole_step(one: Round) -> None:
-    total = shares(*one).sum()
-    torch.testing.assert_close(total, torch.ones_like(total), atol=1e-7, rtol=0)
+def test_nobody_gets_more_than_its_worth_or_less_than_nothing(one: Round) -> None:
+    updates, weight = one
+    most = consensus(updates, weight) ** 3 * weight
+    found = coverage(updates, weight)
+    assert ((found >= 0) & (found <= most + 1e-12)).all()
+
+
+@given(rounds(), st.floats(0, 1))
+def test_short_updates_are_worth_as_much_less_as_they_are_shorter(one: Round, by: float) -> None:
+    updates, weight = one
+    found = by_length(updates, weight, torch.full_like(weight, by))
+    torch.testing.assert_close(found, min(1.0, 2 * by) * coverage(updates, weight))
 
 
 @given(rounds())
@@ -112,20 +126,15 @@ def test_joining_under_two_names_changes_nothing(
     torch.testing.assert_close(after[others], before[others], atol=1e-9, rtol=1e-6)
 
 
-def test_half_the_graphs_are_noisier_and_so_worth_less_than_half() -> None:
-    """Graphs with a common direction and noise: two names that hold half of them each do not gain
-    by the noise that their means have."""
-    generator = torch.Generator().manual_seed(0)
-    gains = []
-    for _ in range(200):
-        graphs = torch.randn(100, 30, generator=generator, dtype=torch.float64) + 0.5
-        mean = graphs.view(10, 10, 30).mean(dim=1)
-        one = coverage(mean, torch.full((10,), 10.0))
-        halves = torch.cat([graphs[:10].view(2, 5, 30).mean(dim=1), mean[1:]])
-        two = coverage(halves, torch.tensor([5.0] * 2 + [10.0] * 9))
-        gains.append(two[:2].sum() - one[0])
-    gain = torch.stack(gains)
-    assert gain.mean() < -2 * gain.std() / 200**0.5
+def test_noise_and_reversed_updates_get_nothing_where_others_agree() -> None:
+    updates, weight = drawn(6, 1, lean=3.0)
+    generator = torch.Generator().manual_seed(2)
+    noise = torch.randn(updates.shape[1], generator=generator, dtype=torch.float64)
+    for sent in (noise / noise.norm() * updates[0].norm(), -updates[0]):
+        updates[0] = sent
+        found = coverage(updates, weight)
+        assert found[0] == 0
+        assert (found[1:] > 0).all()
 
 
 @given(rounds(), st.floats(0.01, 0.99), st.data())

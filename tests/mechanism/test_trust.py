@@ -11,12 +11,12 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracles.belief import distinct_counts, wiring_trusts
-from oracles.naive import agreement_trusts, trusts
+from oracles.naive import class_trusts, trusts
 from torch import Tensor
 from value_strategies import numbers
 
 from motifair.mechanism.trust import (
-    agreement_trust,
+    class_trust,
     distinct_graphs,
     exclusiveness,
     trust,
@@ -84,26 +84,26 @@ def test_a_stack_is_trusted_as_one_by_one(rows: list[Tensor]) -> None:
 
 # Classes
 
-agreements = st.lists(
+told = st.lists(
     st.tuples(st.none() | st.floats(-1, 1, width=32), st.integers(0, 200)), min_size=1, max_size=8
 )
 
 
-@given(agreements)
+@given(told)
 def test_trust_in_classes_is_what_plain_python_says(
     agents: list[tuple[float | None, int]],
 ) -> None:
     given_, graphs = zip(*agents, strict=True)
-    agreement = torch.tensor([math.nan if a is None else a for a in given_]).double()
-    found = agreement_trust(agreement, torch.tensor(graphs).double())
+    said = torch.tensor([math.nan if a is None else a for a in given_]).double()
+    found = class_trust(said, torch.tensor(graphs).double())
     assert ((found >= 0) & (found <= 1)).all()
-    assert close(found, agreement_trusts(given_, [float(n) for n in graphs]))
-    assert (found[agreement.isnan()] == 1).all()
+    assert close(found, class_trusts(given_, [float(n) for n in graphs]))
+    assert (found[said.isnan()] == 1).all()
 
 
 def test_swapped_classes_are_not_trusted_and_few_graphs_say_little() -> None:
-    agreement = torch.tensor([0.5, 0.4, -0.4, -0.4]).double()
-    found = agreement_trust(agreement, torch.tensor([50.0, 50.0, 50.0, 2.0]).double())
+    said = torch.tensor([0.5, 0.4, -0.4, -0.4]).double()
+    found = class_trust(said, torch.tensor([50.0, 50.0, 50.0, 2.0]).double())
     assert found[:3].tolist() == [1.0, 1.0, 0.0]
     assert 0.2 < found[3] < 0.5
 

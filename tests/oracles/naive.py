@@ -84,6 +84,7 @@ CHOICES = {
     "alignment_of": ("update", "gradient"),
     "alignment_against": ("all", "others", "shapley", "peers", "peers-by-value", "coverage"),
     "evidence": ("sum", "judged"),
+    "initial_value": ("equal", "evidence"),
     "value_update": ("additive", "ema"),
     "aggregation": ("value", "size", "trusted"),
     "size": ("claimed", "believed"),
@@ -110,6 +111,8 @@ class Options:
     corroboration: int = 1
     evidence: str = "sum"
     value_guard: bool = False
+    initial_value: str = "equal"
+    trial_rounds: int = 0
     value_update: str = "additive"
     value_rate: float = 0.05
     diversity_weight: float = 1.0
@@ -157,6 +160,15 @@ class RoundRecord:
     global_prototypes: dict[str, Tensor] = field(default_factory=dict)
     own: dict[str, Tensor] = field(default_factory=dict)
     accuracy: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a training starts from and draws: initial weights, dropout masks, orders of graphs."""
+
+    initial: Mapping[str, Tensor]
+    mask_fn: MaskFn | None
+    order_fn: OrderFn | None
 
 
 def flatten(tensors: Iterable[Tensor]) -> Tensor:
@@ -253,7 +265,7 @@ def prototype_term(
     return total if options.prototype_reduce == "sum" else total / len(distances)
 
 
-def agreement(probabilities: Sequence[Sequence[float]], labels: Sequence[int]) -> float | None:
+def discrimination(probabilities: Sequence[Sequence[float]], labels: Sequence[int]) -> float | None:
     """How well predictions tell classes apart: the mean over the classes c that some graphs have
     and some have not of (mean p_c of those of class c) - (mean p_c of the others), else None.
     """
@@ -302,26 +314,22 @@ class Learner:
         prototype_weight: float,
         mask_fn: MaskFn | None,
         order_fn: OrderFn | None,
-    ) -> tuple[float, Tensor, float | None]:
+    ) -> tuple[float, Tensor]:
         """Local epochs of round t on L = NLL + lambda * R (E13).
 
-        Returns the mean over the steps of L, of its gradient for the shared parameters
-        (autograd's, before Adam adds the weight decay), and of the agreement with the classes,
-        over the steps that have one.
+        Returns the mean over the steps of L, and of its gradient for the shared parameters
+        (autograd's, before Adam adds the weight decay).
         """
         self.model.train()
         name, graphs = self.agent.name, len(self.agent.train)
         losses: list[float] = []
         gradients: list[Tensor] = []
-        agreed: list[float] = []
         for epoch in range(self.options.local_epochs):
             order = order_fn(name, t, epoch, graphs) if order_fn else range(graphs)
             for indices, batch in self.batches(order):
                 masks = self.masks(mask_fn, t, len(losses), batch) if mask_fn else None
                 log_probs, embedding = self.model(batch, masks, self.options.dropout)
                 loss = functional.nll_loss(log_probs, batch.y.view(-1))
-                told = agreement(log_probs.exp().tolist(), batch.y.view(-1).tolist())
-                agreed += [] if told is None else [told]
                 if prototype_weight != 0:
                     loss = loss + prototype_weight * prototype_term(
                         embedding, indices, self.agent.motifs, prototypes, self.options
@@ -331,8 +339,7 @@ class Learner:
                 losses.append(loss.item())
                 gradients.append(flatten(p.grad for p in self.shared()))
                 self.optimizer.step()
-        mean_agreement = sum(agreed) / len(agreed) if agreed else None
-        return sum(losses) / len(losses), torch.stack(gradients).mean(dim=0), mean_agreement
+        return sum(losses) / len(losses), torch.stack(gradients).mean(dim=0)
 
     def masks(self, mask_fn: MaskFn, t: int, step: int, batch: Batch) -> list[Tensor]:
         """The dropout masks of one step: node-level for the convolutions, the last graph-level."""
@@ -450,20 +457,23 @@ def second_largest(numbers: Sequence[float]) -> float:
     return relu(sorted(numbers)[-2]) if len(numbers) > 1 else 0.0
 
 
-def agreement_trusts(agreements: Sequence[float | None], sizes: Sequence[float]) -> list[float]:
-    """Trust in the agents' classes, 1 / sqrt(n) being chance; no agreement is the second-best."""
-    usual = second_largest([a for a in agreements if a is not None])
-    known = [usual if a is None else a for a in agreements]
+def class_trusts(told: Sequence[float | None], sizes: Sequence[float]) -> list[float]:
+    """Trust in the agents' classes, 1 / sqrt(n) being chance; None is the second-best."""
+    usual = second_largest([x for x in told if x is not None])
+    known = [usual if x is None else x for x in told]
     return trusts(known, [1 / math.sqrt(max(n, 1)) for n in sizes])
 
 
-def coverages(updates: Sequence[Tensor], graphs: Sequence[float]) -> list[float]:
-    """phi_i = c^3 a_i (1 + (sum_j a_j |u_j - u_N|^2 - |u_i - u_N|^2) / |u_N|^2).
+def coverages(
+    updates: Sequence[Tensor], worth: Sequence[float], lengths: Sequence[float]
+) -> list[float]:
+    """phi_i = c^3 a_i min(1, 4 max(n_i, 0)) min(1, 2 l_i).
 
-    a_i = n_i / sum_j n_j, u_N = sum_j a_j u_j, c = |u_N|^2 / sum_j a_j |u_j|^2.
+    a_i = w_i / sum_j w_j, u_N = sum_j a_j u_j, c = |u_N|^2 / sum_j a_j |u_j|^2,
+    n_i = 1 + (sum_j a_j |u_j - u_N|^2 - |u_i - u_N|^2) / |u_N|^2.
     """
     vectors = [u.double() for u in updates]
-    share = normalised(graphs)
+    share = normalised(worth)
     everyone = weighted_sum(share, vectors)
 
     def square(vector: Tensor) -> float:
@@ -472,30 +482,85 @@ def coverages(updates: Sequence[Tensor], graphs: Sequence[float]) -> list[float]
     consensus = square(everyone) / sum(a * square(u) for a, u in zip(share, vectors, strict=True))
     missed = [square(u - everyone) for u in vectors]
     usual = sum(a * d for a, d in zip(share, missed, strict=True))
+    near = [1 + (usual - d) / square(everyone) for d in missed]
     return [
-        consensus**3 * a * (1 + (usual - d) / square(everyone))
-        for a, d in zip(share, missed, strict=True)
+        consensus**3 * a * min(1.0, 4 * relu(n)) * min(1.0, 2 * length)
+        for a, n, length in zip(share, near, lengths, strict=True)
     ]
 
 
-def charged_coverages(
-    updates: Sequence[Tensor],
-    agreements: Sequence[float | None],
-    sizes: Sequence[float],
-    believed: Sequence[float],
-) -> list[float]:
-    """Coverage by the graphs that count, at least a hundredth; below 0 only for agents of whose
-    graphs less than a quarter are believed, or whose classes are not trusted at all, and then by
-    all graphs that they claim.
+def middle(values: Sequence[float], weights: Sequence[float]) -> float:
+    """The mean of the values that lie between 0.4 and 0.6 of the weight."""
+    total, below, result = sum(weights), 0.0, 0.0
+    for value, weight in sorted(zip(values, weights, strict=True)):
+        start, end = below / total, (below + weight) / total
+        result += value * max(0.0, min(end, 0.6) - max(start, 0.4)) / 0.2
+        below += weight
+    return result
+
+
+def judges(told: Sequence[Sequence[float | None]]) -> list[float]:
+    """Weight of each judge: k_j of the fit told[i][j] = q_i k_j, squared, at most that of the one
+    at the end of the best third.
     """
-    trusted = agreement_trusts(agreements, sizes)
-    counted = [max(b * t, n / 100) for b, t, n in zip(believed, trusted, sizes, strict=True)]
-    charged = [b < n / 4 or t <= 0 for b, t, n in zip(believed, trusted, sizes, strict=True)]
-    covered = coverages(updates, counted)
-    return [
-        phi * n / c if out and phi < 0 else relu(phi)
-        for phi, out, n, c in zip(covered, charged, sizes, counted, strict=True)
+    everyone = range(len(told))
+    q, k = [1.0] * len(told), [0.0] * len(told)
+
+    def slope(pairs: Sequence[tuple[float | None, float]]) -> float:
+        known = [(said, by) for said, by in pairs if said is not None]
+        return sum(said * by for said, by in known) / max(sum(by * by for _, by in known), 1e-12)
+
+    for _ in range(20):
+        k = [slope([(told[i][j], q[i]) for i in everyone]) for j in everyone]
+        q = [slope([(told[i][j], relu(k[j])) for j in everyone]) for i in everyone]
+        q = [x / max(max(abs(y) for y in q), 1e-12) for x in q]
+    most = sorted(k, reverse=True)[len(k) // 3]
+    return [min(1.0, relu(x / most)) ** 2 if most > 0 else 1.0 for x in k]
+
+
+def qualities(
+    losses: Sequence[Sequence[float | None]],
+    told: Sequence[Sequence[float | None]],
+    sizes: Sequence[float],
+) -> list[float]:
+    """What a graph of each agent is worth: trust in its classes times (loss / usual)^(-1/4)."""
+    everyone, weight = range(len(losses)), judges(told)
+    logs = [[None if x is None else math.log(max(x, 1e-3)) for x in row] for row in losses]
+    usual = [
+        middle([row[j] for row in logs if row[j] is not None], [1.0] * (len(logs) - 1))
+        for j in everyone
     ]
+
+    def typical(row: Sequence[float | None]) -> float | None:
+        pairs = [(x, weight[j]) for j, x in enumerate(row) if x is not None and weight[j] > 0]
+        return middle(*zip(*pairs, strict=True)) if pairs else None
+
+    worse = [typical([None if x is None else x - usual[j] for j, x in enumerate(r)]) for r in logs]
+    trusted = class_trusts([typical(row) for row in told], sizes)
+    return [t * math.exp(-(w or 0.0) / 4) for t, w in zip(trusted, worse, strict=True)]
+
+
+def judged_qualities(
+    agents: Sequence[Agent], options: Options, rounds: int, dtype: torch.dtype, trial: Start
+) -> list[float]:
+    """Every agent trains alone, and the others say how its model does on their training graphs."""
+    learners = [Learner(agent, trial.initial, options, dtype) for agent in agents]
+    for t in range(1, rounds + 1):
+        for learner in learners:
+            learner.train(t, {}, 0.0, trial.mask_fn, trial.order_fn)
+
+    def judged(model: Learner, judge: Learner) -> tuple[float | None, float | None]:
+        if model is judge:
+            return None, None
+        with torch.no_grad():
+            log_probs, _ = model.model.eval()(judge.all_train)
+        labels = judge.all_train.y.view(-1)
+        loss = functional.nll_loss(log_probs, labels).item()
+        return loss, discrimination(log_probs.exp().tolist(), labels.tolist())
+
+    said = [[judged(model, judge) for judge in learners] for model in learners]
+    losses, told = ([[x[k] for x in row] for row in said] for k in (0, 1))
+    return qualities(losses, told, [float(len(agent.train)) for agent in agents])
 
 
 def running_means(before: Sequence[float | None], phi: Sequence[float], rate: float) -> list[float]:
@@ -537,9 +602,14 @@ def evidence(phi: Sequence[float], diversity: Sequence[float], options: Options)
 
 
 def updated_values(
-    values: Sequence[float], phi: Sequence[float], diversity: Sequence[float], options: Options
+    values: Sequence[float],
+    phi: Sequence[float],
+    diversity: Sequence[float],
+    options: Options,
+    *,
+    nothing_kept: bool = False,
 ) -> list[float]:
-    """r_i from its previous value and the evidence x_i (E9).
+    """r_i from its previous value and the evidence x_i (E9), or from the evidence alone.
 
     S = sum x, with the guard S = max(sum x, sum |x| / 2), x'_i = x_i + (S - sum x) / N, and
     additive: r_i <- (r_i + alpha1 x'_i) / (1 + alpha1 S)
@@ -553,6 +623,8 @@ def updated_values(
     lift = (total - sum(x)) / len(x)
     rate = options.value_rate
     old = 1.0 if options.value_update == "additive" else 1.0 - rate
+    if nothing_kept and sum(x) > 0:
+        old = 0.0
     if old + rate * total == 0:
         return list(values)
     return [
@@ -647,15 +719,6 @@ def aggregated_prototypes(
     return result
 
 
-@dataclass(frozen=True)
-class Start:
-    """What a training starts from and draws: initial weights, dropout masks, orders of graphs."""
-
-    initial: Mapping[str, Tensor]
-    mask_fn: MaskFn | None
-    order_fn: OrderFn | None
-
-
 def federate(
     agents: Sequence[Agent],
     initial: Mapping[str, Tensor],
@@ -666,13 +729,15 @@ def federate(
     mask_fn: MaskFn | None = None,
     order_fn: OrderFn | None = None,
     own: Start,
+    trial: Start,
 ) -> list[RoundRecord]:
     """The fair federation: train, aggregate, value, reward, pay, adopt; one record per round.
 
     Adoption is w_i = w_old + retention * Delta_i + reward_step * g_i on the shared parameters, or
     the trained weights where g_i keeps nothing; w_S += reward_step * u_N. If own_weight > 0 every
     agent trains another model alone, on the supervised loss, from another start, and predicts with
-    (1 - own_weight) p + own_weight p_own.
+    (1 - own_weight) p + own_weight p_own. With coverage, and all parameters shared, a graph is
+    worth what the others say of a model that its agent trains alone before, from a third start.
     """
     learners = [Learner(agent, initial, options, dtype) for agent in agents]
     alone = [
@@ -683,6 +748,12 @@ def federate(
     per_epoch = [math.ceil(len(agent.train) / options.batch_size) for agent in agents]
     steps = [float(options.local_epochs * n) for n in per_epoch]
     diversity = diversities(agents, options.corroboration)
+    worth = list(believed)
+    judged = options.alignment_against == "coverage" and options.share == "all"
+    if judged and options.trial_rounds:
+        length = min(options.trial_rounds, rounds)
+        quality = judged_qualities(agents, options, length, dtype, trial)
+        worth = [b * q for b, q in zip(believed, quality, strict=True)]
     running: list[float | None] = [None] * len(agents)
     values = [1 / len(agents)] * len(agents)
     history: list[list[float]] = []
@@ -697,14 +768,13 @@ def federate(
 
     records = []
     for t in range(1, rounds + 1):
-        before, updates, gradients, losses, agreements = [], [], [], [], []
+        before, updates, gradients, losses = [], [], [], []
         local: list[dict[str, Tensor]] = []
         for learner in learners:
             before.append(flatten(learner.shared()))
-            loss, gradient, agreed = learner.train(
+            loss, gradient = learner.train(
                 t, prototypes, options.prototype_weight, mask_fn, order_fn
             )
-            agreements.append(agreed)
             losses.append(loss)
             gradients.append(gradient)
             updates.append(flatten(learner.shared()) - before[-1])
@@ -725,7 +795,7 @@ def federate(
             far = reaches(updates, steps) if valued else None
             phi = peer_alignments(steps_taken, gradients, values if valued else None, far)
         elif options.alignment_against == "coverage":
-            phi = charged_coverages(updates, agreements, sizes, believed)
+            phi = coverages(updates, worth, reaches(updates, steps))
         else:
             phi = alignments(aligned, weights, options.alignment_against)
         if options.alignment_against == "shapley":  # on the scale of the cosines (A7)
@@ -733,7 +803,8 @@ def federate(
             phi = [p * sum(cosines) / sum(phi) for p in phi]
         phi = running_means(running, phi, options.alignment_rate)
         running = list(phi)
-        values = updated_values(values, phi, diversity, options)
+        first = t == 1 and options.initial_value == "evidence"
+        values = updated_values(values, phi, diversity, options, nothing_kept=first)
         compensation = compensations(values, history)
         history.append(values)
         prototypes = aggregated_prototypes(local, values, prototypes)

@@ -23,6 +23,7 @@ from motifair.consortium.wire import (
     AGREE,
     FINISH,
     JOIN,
+    JUDGE,
     TRAIN,
     Download,
     Floats,
@@ -36,6 +37,7 @@ from motifair.federation.agents import Agents, AgentsState, local_training, own_
 from motifair.federation.protocol import Downloads
 from motifair.federation.state import agent_tensors, read_agents
 from motifair.federation.tensor_file import DamagedFileError, read_tensors, write_tensors
+from motifair.federation.trial import train_alone, trial_seed
 from motifair.learning.randomness import stream_keys
 from motifair.methods import make_method
 from motifair.statements.entry import AgreedTerms, terms_digest
@@ -82,7 +84,7 @@ class MemberAgent:
     ) -> None:
         self.operator = operator
         self.name, self.terms, self.data, self.folder = name, terms, data, folder
-        self.sign, self._seed = sign, digest(str(seed).encode())
+        self.sign, self._seed, self._number = sign, digest(str(seed).encode()), seed
         self.method = make_method(terms.config)
         self.agents = Agents(
             stream_keys(seed, [name], CPU),
@@ -110,7 +112,12 @@ class MemberAgent:
         if stored is None or stored.task != digest(task):
             if self.terms.privacy.noisy:
                 self._refuse_lost(download)
-            do = {JOIN: self._join, TRAIN: self._train, FINISH: self._finish}[download.task]
+            do = {
+                JOIN: self._join,
+                JUDGE: self._judge,
+                TRAIN: self._train,
+                FINISH: self._finish,
+            }[download.task]
             upload, state, before = do(download)
             answer = self._sealed(self._revealed(upload))
             if self.terms.privacy.noisy:
@@ -141,7 +148,7 @@ class MemberAgent:
             raise MotifairError(f"a task for '{download.agent}' came to '{self.name}'")
         if download.terms != self.terms.digest:
             raise MotifairError(OTHER_TERMS)
-        if download.task not in (JOIN, TRAIN, FINISH, AGREE):
+        if download.task not in (JOIN, JUDGE, TRAIN, FINISH, AGREE):
             raise MotifairError(f"there is no task '{download.task}'")
 
     def _agree(self, download: Download) -> bytes:
@@ -197,7 +204,25 @@ class MemberAgent:
             prototypes=self._prototypes(state),
             fingerprints=None if summary is None else summary.fingerprints,
             wiring=None if summary is None else summary.wiring,
+            trial=self._trial().numpy() if self.method.trial_rounds else None,
         )
+        return upload, state, state.weights[:, self.shared]
+
+    def _trial(self) -> Tensor:
+        """Return the model `(D,)` that this member trains alone, for its peers to judge."""
+        common = trial_seed(self.terms.config.seed)
+        initial = self.data.model.layout.initial(common, torch.float32)[None]
+        alone = self.agents.training_alone(stream_keys(trial_seed(self._number), [self.name], CPU))
+        return train_alone(alone, initial, self.method.trial_rounds)[0]
+
+    def _judge(self, download: Download) -> tuple[Upload, AgentsState, Tensor]:
+        """Say how well models of peers do on this member's training graphs."""
+        models, size = download.models, self.data.model.layout.size
+        if models is None or models.ndim != 2 or models.shape[1] != size:
+            raise MotifairError("the server sent models of another shape to judge")
+        said = [torch.cat(self.agents.judge(m[None])) for m in torch.from_numpy(models.copy())]
+        upload = replace(self._blank(download), judgement=torch.stack(said).numpy())
+        state = self._start()
         return upload, state, state.weights[:, self.shared]
 
     def _train(self, download: Download) -> tuple[Upload, AgentsState, Tensor]:
@@ -214,7 +239,6 @@ class MemberAgent:
             gradient_norm=float(sent.gradient_norm[0]),
             prototypes=None if sent.prototypes is None else sent.prototypes.numpy(),
             loss=float(sent.loss[0]),
-            agreement=float(sent.agreement[0]),
         )
         return upload, trained, before.weights[:, self.shared]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from motifair.consortium.coordinator import Coordinator, RunCheckpoint
 from motifair.consortium.terms import FederationTerms
 from motifair.consortium.validation import Accepted
+from motifair.consortium.wire import JUDGE, Download
 from motifair.errors import MotifairError
 from motifair.statements.accounts import Accounts
 from motifair.statements.entry import AgreedTerms, Entry, Line
@@ -74,7 +75,9 @@ def recompute(
         tasks = coordinator.invitations()
         joined = _uploads(coordinator, read, 0, {n: tasks[n] for n in new}, None)
         if checkpoint is None:
-            return coordinator.open(joined, accounts)
+            asked = coordinator.requests_to_judge(joined)
+            judged = _uploads(coordinator, read, 0, asked, None)
+            return coordinator.open(joined, judged, accounts)
         return coordinator.change(checkpoint, joined, accounts, agreed.signatures)
     if checkpoint is None:
         raise MotifairError("The ledger does not start with terms; verify it first.")
@@ -99,13 +102,19 @@ def retained(folder: Path, round: int, tasks: Mapping[str, bytes]) -> dict[str, 
     """Return the uploads of a round, as `retain_uploads` keeps them."""
     sealed = {}
     for name in tasks:
-        path = folder / "uploads" / f"{round:06}" / f"{name}.bin"
+        path = upload_path(folder, round, name, tasks[name])
         if not path.is_file():
             raise MotifairError(
                 f"{path} is missing; an audit needs all uploads, which retain_uploads keeps."
             )
         sealed[name] = path.read_bytes()
     return sealed
+
+
+def upload_path(folder: Path, round: int, name: str, task: bytes) -> Path:
+    """Return the file of a retained upload; joining and judging peers are both round 0."""
+    kind = ".judgement" if Download.decode(task).task == JUDGE else ""
+    return folder / "uploads" / f"{round:06}" / f"{name}{kind}.bin"
 
 
 def _uploads(

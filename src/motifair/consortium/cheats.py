@@ -21,7 +21,7 @@ MEASURED = {"default": {"profile": "default"}, "literal": {"profile": "paper"}}
 DECISIVE = (
     "method", "alignment_of", "alignment_against", "alignment_rate", "corroboration", "evidence",
     "value_guard", "value_update", "value_rate", "diversity_weight", "aggregation", "size",
-    "aggregator", "valuation", "aggregate_length", "payoff",
+    "aggregator", "valuation", "aggregate_length", "payoff", "initial_value", "trial_rounds",
 )  # fmt: skip
 GAINS = "gains"
 
@@ -38,7 +38,6 @@ class Defence:
 def defences(terms: FederationTerms) -> list[Defence]:
     """Return all defences, those that cannot be switched off first."""
     c, method = terms.config, make_method(terms.config)
-    covers = c.alignment_against == "coverage" and method.uses_agreement
     return [
         Defence(
             f"updates shortened beyond {SHORTENED:g} times the usual length, rejected beyond "
@@ -58,9 +57,9 @@ def defences(terms: FederationTerms) -> list[Defence]:
             f'size = "{c.size}"',
         ),
         Defence(
-            "values by coverage and agreement",
-            covers,
-            f'alignment_against = "{c.alignment_against}"',
+            "models trained alone judged by peers before the first round",
+            method.trial_rounds > 0,
+            f'alignment_against = "{c.alignment_against}", trial_rounds = {c.trial_rounds}',
         ),
         Defence(
             "penalties for harm",

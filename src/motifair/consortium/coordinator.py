@@ -26,6 +26,7 @@ from motifair.consortium.wire import (
     AGREE,
     FINISH,
     JOIN,
+    JUDGE,
     TRAIN,
     BadRecordError,
     Download,
@@ -36,10 +37,11 @@ from motifair.consortium.wire import (
 from motifair.errors import MotifairError
 from motifair.federation.belief import GraphSummary, believed_graphs, graph_weights
 from motifair.federation.contract import check_round
-from motifair.federation.protocol import Downloads, Uploads
+from motifair.federation.protocol import Downloads, Judgement, Uploads
 from motifair.federation.round import serve_round
 from motifair.federation.server import Record, Server, ServerState, masked_blocks
 from motifair.federation.tensor_file import tensors_digest
+from motifair.federation.trial import judged_agents
 from motifair.graphs.features import reads_labels
 from motifair.mechanism.bounds import (
     REJECTED,
@@ -136,15 +138,49 @@ class Coordinator:
         """Return the tasks that ask members to join."""
         return {name: self._task(name, JOIN, 0).encode() for name in self.terms.members}
 
-    def open(self, accepted: Mapping[str, Accepted], accounts: Accounts) -> RunCheckpoint:
-        """Return the first checkpoint from the uploads with which all members joined."""
+    def requests_to_judge(self, joined: Mapping[str, Accepted]) -> dict[str, bytes]:
+        """Return the tasks that ask members to judge models of their peers, if the method does."""
+        if not self.method.trial_rounds:
+            return {}
+        names = list(self.terms.members)
+        models = [_tensor(joined[name].upload.trial).numpy() for name in names]
+        tasks = {n: self._task(n, JUDGE, 0) for n in names}
+        return {
+            n: replace(tasks[n], models=np.stack([models[k] for k in peers])).encode()
+            for n, peers in zip(names, self._judged(), strict=True)
+            if len(peers)
+        }
+
+    def _judged(self) -> np.ndarray:
+        """Return whose models each member judges, by number."""
+        return judged_agents(len(self.terms.members), self.terms.config.seed)
+
+    def _judgement(self, judged: Mapping[str, Accepted]) -> Judgement | None:
+        """Return what members said of each other's models."""
+        if not judged:
+            return None
+        members = len(self.terms.members)
+        said = torch.full((2, members, members), torch.nan, dtype=torch.float64)
+        for k, (name, peers) in enumerate(zip(self.terms.members, self._judged(), strict=True)):
+            said[:, torch.from_numpy(peers), k] = _tensor(judged[name].upload.judgement).T
+        return Judgement(*said)
+
+    def open(
+        self,
+        accepted: Mapping[str, Accepted],
+        judged: Mapping[str, Accepted],
+        accounts: Accounts,
+    ) -> RunCheckpoint:
+        """Return the first checkpoint from the uploads with which all members joined, and what
+        they said of each other's models.
+        """
         roster = tuple(JoinedMember.of(accepted[name].upload) for name in self.terms.members)
         server = self.server(roster)
         initial = self.model.layout.initial(self.terms.config.seed, torch.float32)
         local = None
         if self.method.uses_prototypes:
             local = torch.cat([_tensor(accepted[j.name].upload.prototypes) for j in roster])
-        state = server.start(initial[self.shared], local)
+        state = server.start(initial[self.shared], local, self._judgement(judged))
         entry = accounts.agree(self.agreed)
         nothing = torch.zeros(len(roster), len(state.weights))
         downloads = Downloads(nothing, torch.ones(len(roster)), *server.for_agents(state))
@@ -177,8 +213,8 @@ class Coordinator:
 
         `accepted` has the uploads with which new members joined, `signatures` (hex) are those of
         all members under the terms. A new member starts with the value
-        1/N; the values of the others are scaled to add up to the rest. Motifs of former members
-        alone are dropped.
+        1/N; the values of the others are scaled to add up to the rest. Nobody judges it: its
+        graphs are worth what the typical member's are. Motifs of former members alone are dropped.
         """
         stayed = {j.name: j for j in checkpoint.roster if j.name in self.terms.members}
         new = {name: JoinedMember.of(a.upload) for name, a in accepted.items()}
@@ -228,9 +264,20 @@ class Coordinator:
             alignment=torch.tensor(
                 [aligned.get(j.name, torch.nan) for j in roster], dtype=torch.float64
             ),
+            worth=self._worth(checkpoint, roster, fresh.worth),
             prototypes=prototypes,
             active=active,
         )
+
+    def _worth(
+        self, checkpoint: RunCheckpoint, roster: Sequence[JoinedMember], unjudged: Tensor
+    ) -> Tensor:
+        """Return what graphs of a new roster are worth, from what they are worth `unjudged`."""
+        counted = self.server(checkpoint.roster).worth(None)
+        quality = checkpoint.server.worth / counted.clamp(min=1e-12)
+        known = {j.name: q for j, q in zip(checkpoint.roster, quality, strict=True)}
+        typical = quality.median()
+        return unjudged * torch.stack([known.get(j.name, typical) for j in roster])
 
     def collect(
         self,
@@ -375,7 +422,6 @@ class Coordinator:
             gradient_norm=numbers("gradient_norm"),
             prototypes=prototypes,
             loss=numbers("loss"),
-            agreement=numbers("agreement"),
         )
 
     def _lines(
@@ -453,14 +499,18 @@ class Coordinator:
         """
         if upload.task == FINISH:
             return Shape()
+        if upload.task == JUDGE:
+            return Shape(judgement=(self._judged().shape[1], 2))
         size = self.shared.stop - self.shared.start
         count = len(upload.motifs) if upload.task == JOIN else motifs
         prototypes = (count, self.terms.config.hidden) if self.method.uses_prototypes else None
         if upload.task == JOIN:
+            trial = self.model.layout.size if self.method.trial_rounds else None
             if not self.method.believes:
-                return Shape(prototypes=prototypes)
+                return Shape(prototypes=prototypes, trial=trial)
             measures = measure_count(labels=reads_labels(self.terms.schema.features))
-            return Shape(prototypes=prototypes, fingerprints=upload.graphs, wiring=measures)
+            prints = upload.graphs
+            return Shape(prototypes=prototypes, fingerprints=prints, wiring=measures, trial=trial)
         return Shape(size, size if self.method.uses_gradients else None, prototypes)
 
 

@@ -282,9 +282,9 @@ def _check_clear(privacy: Privacy, method: Method) -> None:
     if method.believes:
         sends.append("size=believed sends fingerprints and the wiring of graphs")
         instead.append('size = "claimed"')
-    if method.uses_agreement:
-        sends.append("alignment_against=coverage sends how well the model tells classes apart")
-        instead.append('alignment_against = "others"')
+    if method.trial_rounds:
+        sends.append("trial_rounds sends a model trained alone, and what peers say of it")
+        instead.append("trial_rounds = 0")
     if privacy.noisy and sends:
         raise MotifairError(
             f"{' and '.join(sends)}, without noise; set {' and '.join(instead)} in [training], or "

@@ -22,7 +22,7 @@ from pathlib import Path
 import torch
 
 from motifair.consortium.agent import LOST, OTHER_TERMS
-from motifair.consortium.audit import rebuild, retained
+from motifair.consortium.audit import rebuild, retained, upload_path
 from motifair.consortium.checkpoint import good_checkpoints, save_checkpoint
 from motifair.consortium.coordinator import Coordinator, RunCheckpoint
 from motifair.consortium.live import LIVE, LiveStatusWriter
@@ -133,7 +133,8 @@ class RunDriver:
 
     def _open(self) -> RunCheckpoint:
         joined = self._join(self.coordinator.terms.members)
-        return self._save(self.coordinator.open(joined, self._accounts()))
+        judged = self._ask_all(self.coordinator.requests_to_judge(joined), "judge its peers")
+        return self._save(self.coordinator.open(joined, judged, self._accounts()))
 
     def _change(self, checkpoint: RunCheckpoint) -> RunCheckpoint:
         """Let new members join and all sign; return the checkpoint with the new terms."""
@@ -165,26 +166,30 @@ class RunDriver:
         )
 
     def _join(self, names: Sequence[str]) -> dict[str, Accepted]:
-        """Ask members to join until all of them have; refuse to start without one."""
+        """Let members join; refuse to start without one."""
         tasks = self.coordinator.invitations()
-        joined: dict[str, Accepted] = {}
+        return self._ask_all({n: tasks[n] for n in names}, "join")
+
+    def _ask_all(self, tasks: Mapping[str, bytes], what: str) -> dict[str, Accepted]:
+        """Ask members until all have given a valid answer; refuse to start without one."""
+        answers: dict[str, Accepted] = {}
         reasons: dict[str, str] = {}
         for _ in range(JOIN_TRIES):
-            missing = {n: tasks[n] for n in names if n not in joined}
+            missing = {n: task for n, task in tasks.items() if n not in answers}
             if not missing:
                 break
             replies, reasons = self._exchange(0, missing)
             accepted, rejected = self.coordinator.collect(missing, replies, ())
-            self._retain(0, {name: replies[name] for name in accepted})
-            joined |= accepted
+            self._retain(0, {name: replies[name] for name in accepted}, tasks)
+            answers |= accepted
             reasons |= rejected
-        for name in names:
-            if name not in joined:
+        for name in tasks:
+            if name not in answers:
                 raise MotifairError(
-                    f"'{name}' did not join ({reasons.get(name, 'no answer')}); start its agent, "
+                    f"'{name}' did not {what} ({reasons.get(name, 'no answer')}); start its agent, "
                     "or remove it from the federation."
                 )
-        return joined
+        return answers
 
     def _exchange(
         self, round: int, tasks: Mapping[str, bytes]
@@ -219,7 +224,8 @@ class RunDriver:
                 f"({rejected[alike[0]]}): {', '.join(alike)}. Nothing was written; mend the cause "
                 "(terms, versions, a server's model that diverged), then run this again."
             )
-        self._retain(checkpoint.round + 1, {name: replies[name] for name in accepted})
+        valid = {name: replies[name] for name in accepted}
+        self._retain(checkpoint.round + 1, valid, checkpoint.tasks)
         new, _ = self.coordinator.next(checkpoint, accounts, accepted, rejected, absent)
         accounts.add(self._save(new).entry)
         return new
@@ -294,14 +300,14 @@ class RunDriver:
                 "and restore a backup."
             ) from error
 
-    def _retain(self, round: int, replies: Mapping[str, bytes]) -> None:
+    def _retain(self, round: int, replies: Mapping[str, bytes], tasks: Mapping[str, bytes]) -> None:
         """Write uploads to files if the terms ask for it, so that values can be recomputed."""
         if not self.coordinator.terms.retain_uploads:
             return
-        folder = self.folder / "uploads" / f"{round:06}"
-        folder.mkdir(parents=True, exist_ok=True)
         for name, sealed in replies.items():
-            write_atomic(folder / f"{name}.bin", sealed)
+            path = upload_path(self.folder, round, name, tasks[name])
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(path, sealed)
 
 
 def rejected_alike(rejected: Mapping[str, str], members: int) -> list[str]:

@@ -30,7 +30,7 @@ SIMULATION_ONLY = frozenset(
     {
         "dataset", "splits", "fixed_split", "contribution", "incentives", "agents", "scenario",
         "partition", "skew", "perturbation", "features", "edges", "task", "budget", "eval_every",
-        "bounded", "initial_value",
+        "bounded",
     }
 )  # fmt: skip
 TERMS = "federation.toml"

@@ -16,6 +16,7 @@ from motifair.consortium.wire import (
     digest,
     unseal,
 )
+from motifair.federation.agents import WORST_LOSS
 from motifair.statements.verification import signed_message
 
 MOST_GRAPHS = 10**9
@@ -40,8 +41,9 @@ class Accepted:
 @dataclass(frozen=True)
 class Shape:
     """Expected shapes of the arrays of an upload: components of update and gradient, (motifs,
-    hidden units) of prototypes, and numbers of fingerprints and of measures of the wiring; None for
-    an array that must not be sent.
+    hidden units) of prototypes, numbers of fingerprints and of measures of the wiring, components
+    of the model for judgement, and (models, 2) of judgements; None for an array that must not be
+    sent.
     """
 
     update: int | None = None
@@ -49,6 +51,8 @@ class Shape:
     prototypes: tuple[int, int] | None = None
     fingerprints: int | None = None
     wiring: int | None = None
+    trial: int | None = None
+    judgement: tuple[int, int] | None = None
 
 
 def open_upload(
@@ -75,8 +79,6 @@ def open_upload(
         raise BadRecordError("the signature is not the agent's")
     if not np.isfinite([upload.gradient_norm, upload.loss, upload.accuracy]).all():
         raise BadRecordError("numbers that are not finite")
-    if abs(upload.agreement) > MOST_SHARE:  # NaN is no agreement, which is allowed
-        raise BadRecordError("an agreement that is not from -1 to 1")
     if list(upload.motifs) != sorted(set(upload.motifs)):
         raise BadRecordError("motifs that are not in order, once each")
     if len(upload.motifs) > MOST_MOTIFS:
@@ -98,6 +100,9 @@ def _check_arrays(upload: Upload, shape: Shape, max_norm: float) -> None:
             raise BadRecordError(f"{name} of shape {shape_sent} instead of {expected}")
         if array is None:
             continue
+        if name == "judgement":
+            _check_judgement(array)
+            continue
         if not np.isfinite(array).all():
             raise BadRecordError(f"{name} with numbers that are not finite")
         if name == "wiring" and np.abs(array).max(initial=0.0) > MOST_SHARE:
@@ -107,3 +112,12 @@ def _check_arrays(upload: Upload, shape: Shape, max_norm: float) -> None:
         most = {"update": max_norm, "prototypes": MOST_PROTOTYPE}.get(name, np.inf)
         if np.linalg.norm(array.astype(np.float64), axis=-1).max(initial=0.0) > most:
             raise BadRecordError(f"{name} longer than {most:g}")
+
+
+def _check_judgement(array: np.ndarray) -> None:
+    """Refuse losses that cannot be; where a judge has one class, there is no discrimination."""
+    loss, told = array.T
+    if not ((loss >= 0) & (loss <= WORST_LOSS)).all():
+        raise BadRecordError(f"losses that are not from 0 to {WORST_LOSS:g}")
+    if (np.abs(told) > MOST_SHARE).any():
+        raise BadRecordError("discriminations that are not from -1 to 1")

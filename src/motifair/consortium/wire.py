@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar, Self
@@ -20,7 +19,7 @@ from safetensors.numpy import load, save
 
 SCHEMA = 3
 LARGEST_MODEL = 10**9  # parameters
-JOIN, TRAIN, FINISH, AGREE = "join", "train", "finish", "agree"
+JOIN, JUDGE, TRAIN, FINISH, AGREE = "join", "judge", "train", "finish", "agree"
 
 Floats = NDArray[np.float32]
 _KINDS: Mapping[str, Any] = {"str": str, "int": int, "float": float, "tuple[str, ...]": tuple}
@@ -90,7 +89,7 @@ class Download(_Record):
     """A task for one agent: its reward `(D,)` and the share of its own step to keep (`retained`),
     the prototypes `(k, H)` of its motifs and which of them exist (`active`, `(k,)`), and number and
     hash of the last entry of the ledger (`head`). `weights` `(D,)` replaces the shared part of its
-    model, for an agent that was absent.
+    model, for an agent that was absent; `models` `(n, D)` are those of its peers that it judges.
 
     `terms` is the digest of the agreed terms. `changed` are the terms, as for the ledger, that a
     member is asked to sign after a change.
@@ -105,12 +104,14 @@ class Download(_Record):
     prototypes: Floats | None = None
     active: NDArray[np.bool_] | None = None
     weights: Floats | None = None
+    models: Floats | None = None
 
     ARRAYS: ClassVar[Mapping[str, type]] = {
         "reward": np.float32,
         "prototypes": np.float32,
         "active": np.bool_,
         "weights": np.float32,
+        "models": np.float32,
     }
 
     @classmethod
@@ -144,10 +145,12 @@ class Download(_Record):
 class Upload(_Record):
     """An agent's answer. On joining: its number of training graphs, the keys of its motifs with
     their prototypes under the initial model and, if the method believes only some graphs, a
-    fingerprint of each and how they are wired (`GraphSummary`). After training: its update `(D,)`,
-    its mean gradient if the method uses it, the norm of the last gradient, prototypes `(k, H)`, the
-    loss, and `agreement` if the method uses it, else NaN. At the end: its accuracy on its test
-    graphs. `head` is that of the task: the last entry of the ledger that the agent has seen.
+    fingerprint of each and how they are wired (`GraphSummary`), and the model `(D,)` that it
+    trained alone (`trial`) where peers judge it. As a judge: loss and discrimination of each model
+    that it was sent, `(n, 2)` (`judgement`). After training: its update `(D,)`, its mean gradient
+    if the method uses it, the norm of the last gradient, prototypes `(k, H)`, and the loss. At the
+    end: its accuracy on its test graphs. `head` is that of the task: the last entry of the ledger
+    that the agent has seen.
     """
 
     head: str = ""
@@ -156,12 +159,13 @@ class Upload(_Record):
     gradient_norm: float = 0.0
     loss: float = 0.0
     accuracy: float = 0.0
-    agreement: float = math.nan
     update: Floats | None = None
     gradient: Floats | None = None
     prototypes: Floats | None = None
     fingerprints: NDArray[np.uint64] | None = None
     wiring: NDArray[np.float64] | None = None
+    trial: Floats | None = None
+    judgement: NDArray[np.float64] | None = None
 
     ARRAYS: ClassVar[Mapping[str, type]] = {
         "update": np.float32,
@@ -169,6 +173,8 @@ class Upload(_Record):
         "prototypes": np.float32,
         "fingerprints": np.uint64,
         "wiring": np.float64,
+        "trial": np.float32,
+        "judgement": np.float64,
     }
 
 

@@ -18,12 +18,15 @@ from motifair.graphs.batch import Shard, collate
 from motifair.graphs.graph_set import ranges
 from motifair.learning.adam import Adam, Moments
 from motifair.learning.loader import Loader
+from motifair.learning.objective import discrimination, mean_loss
 from motifair.learning.randomness import DropoutBits, derive_seed, fold
 from motifair.learning.training import LocalTraining
 from motifair.methods import Method
 from motifair.methods.self_train import SelfTrain
 from motifair.models import Model
 from motifair.motifs.prototypes import local_prototypes
+
+WORST_LOSS = 1e6  # of a model that is judged
 
 
 @dataclass(frozen=True)
@@ -103,9 +106,9 @@ class Agents:
         self.entry_order = torch.as_tensor(np.concatenate(entries), device=device).argsort()
         self.threads = min(threads, len(stacks))
         self.parallel = self._parallel()
-        self.alone = self._alone(own_keys) if method.own_weight else None
+        self.alone = self.training_alone(own_keys) if method.own_weight else None
 
-    def _alone(self, keys: Tensor) -> Agents:
+    def training_alone(self, keys: Tensor) -> Agents:
         """Return the same agents on the same graphs, training alone with other random bits."""
         alone = copy(self)
         alone.alone, alone.keys = None, keys
@@ -166,7 +169,6 @@ class Agents:
             gradient_norm=done.gradient_norm,
             prototypes=done.local if self.method.uses_prototypes else None,
             loss=done.loss,
-            agreement=done.agreement,
         )
 
     def _limited(self, made: Tensor) -> Tensor:
@@ -204,7 +206,6 @@ class Agents:
             done.moments.steps,
             done.loss,
             done.last_gradient[:, self.shared].norm(dim=1),
-            done.agreement,
             gradient if self.method.uses_gradients else gradient[:, :0],
             self._local(k, done.weights) if with_prototypes else done.weights[:0],
         )
@@ -248,6 +249,22 @@ class Agents:
         return self._rows(reached), self._rows(same)
 
     @torch.no_grad()
+    def judge(self, models: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the loss of one model for each agent, `(A, D)`, on its training graphs, and how
+        well it tells their classes apart, `(A,)` each.
+        """
+        losses, told, kind = [], [], self.model.task.kind
+        for stack, loader in zip(self.stacks, self.loaders, strict=True):
+            weights, full = models[stack], loader.full
+            embedding = self.model.embed(weights, full)
+            scores = self.model.classify(weights, embedding)
+            losses.append(mean_loss(kind, scores, full))
+            told.append(discrimination(kind, scores, full))
+        loss = self._rows(losses).double()
+        usable = loss < WORST_LOSS  # a model may be anything, and overflow
+        return loss.where(usable, WORST_LOSS), self._rows(told).double().where(usable, 0.0)
+
+    @torch.no_grad()
     def _local(self, k: int, weights: Tensor) -> Tensor:
         full = self.loaders[k].full
         embedding = self.model.embed(weights, full)
@@ -283,7 +300,6 @@ def local_training(
         epochs=config.local_epochs,
         adam=Adam(config.learning_rate, config.weight_decay),
         dropout=DropoutBits(config.dropout, device),
-        agreement=method.uses_agreement,
     )
 
 

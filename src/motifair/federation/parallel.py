@@ -27,9 +27,9 @@ class Work(NamedTuple):
 
 
 class Done(NamedTuple):
-    """What training leaves: the same, the mean loss, the norm of the last gradient and how well
-    the model told classes apart (`Trained.agreement`) `(A,)`, the mean gradient (of width 0 unless
-    the method uses it), and local prototypes `(M, H)`.
+    """What training leaves: the same, the mean loss and the norm of the last gradient
+    `(A,)`, the mean gradient (of width 0 unless the method uses it), and local prototypes
+    `(M, H)`.
     """
 
     weights: Tensor
@@ -38,7 +38,6 @@ class Done(NamedTuple):
     steps: Tensor
     loss: Tensor
     gradient_norm: Tensor
-    agreement: Tensor
     gradient: Tensor
     local: Tensor
 
@@ -81,7 +80,7 @@ class ParallelTraining:
         """Allocate shared memory; outputs have the shapes of inputs, a prototype for each motif."""
         rows = work.weights
         number = rows[:, 0]
-        like = (*work[:4], number, number, number, rows[:, self.gradient], work.prototypes)
+        like = (*work[:4], number, number, rows[:, self.gradient], work.prototypes)
         self.inputs = Work(*(shared_rows(tensor) for tensor in work))
         self.outputs = Done(*(shared_rows(tensor) for tensor in like))
 

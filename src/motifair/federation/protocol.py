@@ -9,14 +9,25 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
+class Judgement:
+    """What agents say of the models that their peers trained alone, before the first round.
+
+    `loss[..., i, j]` is the loss of i's model on the graphs of j, `told[..., i, j]` how well it
+    tells their classes apart (`discrimination`), `(..., A, A)` each; NaN where j does not judge i.
+    """
+
+    loss: Tensor
+    told: Tensor
+
+
+@dataclass(frozen=True)
 class Uploads:
     """What agents send after local training.
 
     `update (A, D)` is the change of the shared parameters, `gradient (A, D)` the mean raw gradient
     where the method aligns gradients, `gradient_norm (A,)` the norm of the last one,
-    `prototypes (M, H)` the local prototypes of all agents one after another, `loss (A,)` for the
-    record, and `agreement (A,)`, how well the received model told the agent's classes apart
-    (`discrimination`), where the method uses it, else NaN.
+    `prototypes (M, H)` the local prototypes of all agents one after another, and `loss (A,)` for
+    the record.
     """
 
     update: Tensor
@@ -24,7 +35,6 @@ class Uploads:
     gradient_norm: Tensor
     prototypes: Tensor | None
     loss: Tensor
-    agreement: Tensor
 
     def with_rows(
         self, rows: Tensor, *, update: Tensor | None = None, gradient: Tensor | None = None

@@ -84,6 +84,7 @@ def serve_round(
         value=d.value,
         value_sum=state.value_sum + d.value,
         alignment=torch.where(torch.isnan(d.alignment), state.alignment, d.alignment),
+        worth=state.worth,
         prototypes=prototypes,
         active=active,
         memory=d.memory,

@@ -15,10 +15,11 @@ from scipy import sparse
 from torch import Tensor
 
 from motifair.bag_sum import BagSum
-from motifair.federation.protocol import Uploads
+from motifair.federation.protocol import Judgement, Uploads
 from motifair.mechanism.allocation import sparsify
 from motifair.mechanism.bounds import shorten
 from motifair.mechanism.diversity import diversity
+from motifair.mechanism.judgement import quality
 from motifair.methods import Memory, Method, Seen
 from motifair.models import Model
 from motifair.motifs.prototypes import global_prototypes
@@ -32,9 +33,9 @@ class ServerState:
     """What the server carries from round to round, in float64.
 
     Rounds done, the shared part of its model `(..., D)`, the agents' values, the sum of their
-    earlier ones and their alignments `(..., A)` (NaN where there is none), the global prototypes
-    `(K, H)` and which of them exist `(K,)` (those of all federations one after another), and what
-    the method itself remembers.
+    earlier ones, their alignments (NaN where there is none) and what their graphs are worth
+    `(..., A)`, the global prototypes `(K, H)` and which of them exist `(K,)` (those of all
+    federations one after another), and what the method itself remembers.
     """
 
     round: Tensor
@@ -42,6 +43,7 @@ class ServerState:
     value: Tensor
     value_sum: Tensor
     alignment: Tensor
+    worth: Tensor
     prototypes: Tensor
     active: Tensor
     memory: Memory = field(default_factory=dict)
@@ -66,7 +68,7 @@ class Server:
     ) -> None:
         """Serve agents with so many `graphs (..., A)`; `indices` has one for each federation, or
         is empty for a method without motifs; `seeds` are `(...)`. As many graphs count as are
-        `believed (..., A)`, by default all, and in coverage each of them with its `graph_weight
+        `believed (..., A)`, by default all, and in what they are worth each with its `graph_weight
         (..., A)`, by default 1. If `bounded`, long updates are shortened.
         """
         self.bounded = bounded
@@ -98,11 +100,14 @@ class Server:
             owners = sparse.csr_array(sparse.block_diag([i.owners for i in indices], "csr"))
             self.owners = BagSum.of(owners, device)
 
-    def start(self, shared: Tensor, local: Tensor | None = None) -> ServerState:
-        """Return the state before the first round: the shared weights `(..., D)`, the agents'
-        initial values, and global prototypes from the agents' `local (M, H)` ones.
+    def start(
+        self, shared: Tensor, local: Tensor | None = None, judged: Judgement | None = None
+    ) -> ServerState:
+        """Return the state before the first round: the shared weights `(..., D)`, equal values,
+        what the agents' graphs are worth as they were `judged`, and global prototypes from the
+        agents' `local (M, H)` ones.
         """
-        value = self.method.initial(self.believed)
+        value = torch.full_like(self.believed, 1 / self.believed.shape[-1])
         prototypes = value.new_zeros(sum(self.motifs), self.hidden)
         active = torch.zeros(len(prototypes), dtype=torch.bool, device=shared.device)
         prototypes, active = self.share_prototypes(local, value, prototypes, active)
@@ -112,9 +117,17 @@ class Server:
             value=value,
             value_sum=torch.zeros_like(value),
             alignment=torch.full_like(value, torch.nan),
+            worth=self.worth(judged),
             prototypes=prototypes,
             active=active,
         )
+
+    def worth(self, judged: Judgement | None) -> Tensor:
+        """Return what the agents' graphs are worth, in graphs, `(..., A)`."""
+        counted = self.believed * self.graph_weight
+        if judged is None:
+            return counted
+        return counted * quality(judged.loss, judged.told, self.graphs)
 
     def share_prototypes(
         self, local: Tensor | None, value: Tensor, previous: Tensor, active: Tensor
@@ -136,8 +149,7 @@ class Server:
             gradient_norm=uploads.gradient_norm.double().view_as(self.graphs),
             graphs=self.graphs,
             believed=self.believed,
-            graph_weight=self.graph_weight,
-            agreement=uploads.agreement.double().view_as(self.graphs),
+            worth=state.worth,
             diversity=self.diversity,
             value=state.value,
             alignment=state.alignment,
@@ -177,7 +189,7 @@ class Server:
             return state.weights.expand(agents, -1)
         nothing = torch.zeros(agents, len(state.weights))
         none = torch.zeros(agents)
-        seen = self.see(state, Uploads(nothing, nothing, none, None, none, none))
+        seen = self.see(state, Uploads(nothing, nothing, none, None, none))
         ratio = self.method.ratio(seen, state.value)
         learnt = state.weights - initial
         how = {"up": self.method.mask_up, "by_length": self.method.mask_by_length}

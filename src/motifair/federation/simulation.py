@@ -22,11 +22,12 @@ from motifair.federation.belief import believed_graphs, graph_weights
 from motifair.federation.contribution import without_each
 from motifair.federation.history import History
 from motifair.federation.members import Members
-from motifair.federation.protocol import Uploads
+from motifair.federation.protocol import Judgement, Uploads
 from motifair.federation.round import Round, run_round, send_all
 from motifair.federation.server import Record, Server, masked_blocks
 from motifair.federation.stacks import stack_states, unstack_state
 from motifair.federation.state import FederationState
+from motifair.federation.trial import judge, train_alone, trial_seed
 from motifair.graphs.batch import Shard, collate
 from motifair.graphs.task import CLASSES
 from motifair.learning.randomness import stream_keys
@@ -80,9 +81,30 @@ class Simulation:
         )
         shared = self.initial[:, self.agents.shared]
         local = self.prototypes(agents) if self.method.uses_prototypes else None
+        judged = self.judgement() if self.method.trial_rounds else None
         return FederationState(
-            agents, self.server.start(shared[0] if self.single else shared, local)
+            agents, self.server.start(shared[0] if self.single else shared, local, judged)
         )
+
+    def judgement(self) -> Judgement:
+        """Return what agents say of the models that their peers trained alone."""
+        said = judge(self.agents, self.trial_models(), [m.seed for m in self.members])
+        return Judgement(said.loss[0], said.told[0]) if self.single else said
+
+    def trial_models(self) -> Tensor:
+        """Return the models `(A, D)` that agents train alone, for their peers to judge."""
+        return self._trained_alone(self.agents, slice(None))
+
+    def _trained_alone(self, agents: Agents, rows: slice | Tensor) -> Tensor:
+        """Return the models for judgement of some `agents`, which are `rows` of all of them."""
+        seeds = [trial_seed(m.seed) for m in self.members]
+        initial = torch.stack([self.model.layout.initial(s, self.initial.dtype) for s in seeds])
+        first = initial.to(self.device).repeat_interleave(self.agents_each, dim=0)[rows]
+        alone = agents.training_alone(self._keys(seeds)[rows])
+        try:
+            return train_alone(alone, first, self.method.trial_rounds)
+        finally:
+            alone.close()
 
     def prototypes(self, agents: AgentsState) -> Tensor:
         """Return the local prototypes that agents send, `(M, H)`."""
@@ -179,12 +201,7 @@ class Simulation:
         self.agents.close()
 
     def _all_agents(self, threads: int, rows: int | None, dtype: torch.dtype) -> Agents:
-        names = [m.split.names for m in self.members]
-        seeds = [m.seed for m in self.members]
-        keys, own_keys = (
-            torch.cat([stream_keys(s, n, self.device) for s, n in zip(each, names, strict=True)])
-            for each in (seeds, self._own_seeds())
-        )
+        keys, own_keys = self._keys([m.seed for m in self.members]), self._keys(self._own_seeds())
         train = [s for m in self.members for s in m.train]
         test = [s for m in self.members for s in m.test]
         return self._agents(keys, own_keys, train, test, threads=threads, rows=rows, dtype=dtype)
@@ -219,6 +236,11 @@ class Simulation:
             federations=len(self.members),
             dtype=dtype,
         )
+
+    def _keys(self, seeds: Sequence[int]) -> Tensor:
+        """Return the random keys of all agents, from a seed for each federation, `(A,)`."""
+        each = zip(seeds, self.members, strict=True)
+        return torch.cat([stream_keys(s, m.split.names, self.device) for s, m in each])
 
     def _own_seeds(self) -> list[int]:
         return [own_seed(m.seed) for m in self.members]

@@ -94,6 +94,8 @@ def load_state(path: Path, device: torch.device) -> FederationState:
     """Read the state itself; a final one has no moments and cannot be continued."""
     metadata, tensors = _read(path)
     tensors = {name: t.to(device) for name, t in tensors.items()}
+    # States from before graphs had a worth are of methods that do not ask for it.
+    tensors.setdefault("server.worth", torch.ones_like(tensors["server.value"]))
     server = ServerState(
         round=torch.tensor(int(metadata["round"]), device=device),
         memory={

@@ -23,8 +23,9 @@ from motifair.learning.adam import Moments
 class Withholding(Simulation):
     """A simulation in which one member of each federation withholds graphs.
 
-    What it sends (update, gradient, prototypes, agreement) comes from the graphs that it gives,
-    with its model at the beginning of the round and with moments of its own. What stays with it
+    What it sends (update, gradient, prototypes, the model that peers judge) comes from the graphs
+    that it gives, with its model at the beginning of the round and with moments of its own. What
+    stays with it
     (personal parameters, the step that it retains, its own model) is trained on all its graphs, so
     that giving less costs it nothing but what the method takes away. A member that gives no graph
     sends zeros. With all graphs given, this is an ordinary `Simulation`, to the last bit.
@@ -76,6 +77,11 @@ class Withholding(Simulation):
         sent = self.givers.prototypes(AgentsState(weights, Moments.zero(weights)))
         return with_rows(super().prototypes(agents), self.entries, sent)
 
+    def trial_models(self) -> Tensor:
+        """Return the models for judgement: the member's of the graphs that it gives."""
+        models, sent = super().trial_models(), self._trained_alone(self.givers, self.own)
+        return with_rows(models, self.own, sent)
+
     def play(self, state: FederationState) -> Round:
         """Run one round in which the member sends what it trained on the graphs that it gives."""
         assert state.given is not None
@@ -102,8 +108,7 @@ class Withholding(Simulation):
         if prototypes is not None and given.prototypes is not None:
             prototypes = with_rows(prototypes, self.entries, given.prototypes)
         norm = with_rows(computed.gradient_norm, self.own, given.gradient_norm)
-        told = with_rows(computed.agreement, self.own, given.agreement)
-        return replace(uploads, gradient_norm=norm, prototypes=prototypes, agreement=told)
+        return replace(uploads, gradient_norm=norm, prototypes=prototypes)
 
     def part(self, state: FederationState, f: int) -> FederationState:
         """Take one federation out of the stack."""

@@ -116,7 +116,7 @@ def _row_sums(values: Tensor, batch: Batch) -> Tensor:
     return batch.motif_rows(values[:, None])[:, 0]
 
 
-def discrimination(forward: ForwardPass) -> Tensor:
+def discrimination(kind: str, scores: Tensor, batch: Batch) -> Tensor:
     """Return how well predictions tell each agent's targets apart, `(R,)`.
 
     Of classes it is the mean over classes of E[p_c | class c] − E[p_c | other classes] (Tjur's
@@ -124,25 +124,25 @@ def discrimination(forward: ForwardPass) -> Tensor:
     does not depend on how frequent the classes are. NaN where an agent has graphs of one class
     only. Of binary tasks and numbers it is the mean of `_slopes`.
     """
-    if forward.kind != CLASSES:
-        return _slopes(forward)
-    inside = -forward.batch.label_weight
-    outside = forward.batch.graph_weight.unsqueeze(-1) - inside
-    p, rounding = forward.scores.detach().exp(), ROUNDING
+    if kind != CLASSES:
+        return _slopes(kind, scores, batch)
+    inside = -batch.label_weight
+    outside = batch.graph_weight.unsqueeze(-1) - inside
+    p, rounding = scores.exp(), ROUNDING
     means = [(w * p).sum(dim=1) / w.sum(dim=1) for w in (inside, outside)]
     both = (inside.sum(dim=1) > rounding) & (outside.sum(dim=1) > rounding)
     told = torch.where(both, means[0] - means[1], 0.0)
     return told.sum(dim=-1) / both.sum(dim=-1)
 
 
-def _slopes(forward: ForwardPass) -> Tensor:
+def _slopes(kind: str, scores: Tensor, batch: Batch) -> Tensor:
     """Return the mean over targets of the slope of predictions on targets, from −1 to 1, `(R,)`.
 
     cov(p, y) / var(y) over the known labels, which for a binary task is Tjur's coefficient. NaN
     where no target of an agent varies.
     """
-    scores, y, weight = forward.scores.detach(), forward.batch.target, forward.batch.label_weight
-    p = scores.sigmoid() if forward.kind == BINARY else scores
+    y, weight = batch.target, batch.label_weight
+    p = scores.sigmoid() if kind == BINARY else scores
     share = weight / weight.sum(dim=1, keepdim=True).clamp(min=ROUNDING**2)
     difference = y - (share * y).sum(dim=1, keepdim=True)
     variance = (share * difference.square()).sum(dim=1)

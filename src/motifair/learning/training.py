@@ -10,7 +10,7 @@ from torch import Tensor
 from motifair.graphs.batch import Batch
 from motifair.learning.adam import Adam, Moments, adam_step_
 from motifair.learning.loader import Loader
-from motifair.learning.objective import ForwardPass, Term, discrimination
+from motifair.learning.objective import ForwardPass, Term
 from motifair.learning.randomness import DropoutBits, fold
 from motifair.models import Model
 from motifair.models.perceptron import NO_DROPOUT, DropoutMask
@@ -28,8 +28,6 @@ class Trained:
         loss: Mean loss over the steps, `(R,)`.
         gradient: Mean gradient over the steps, `(R, D)`.
         last_gradient: Gradient of the last step, `(R, D)`.
-        agreement: Mean of `discrimination` over the steps with two classes, `(R,)`; NaN without
-            any, or if it is not measured.
     """
 
     weights: Tensor
@@ -37,21 +35,17 @@ class Trained:
     loss: Tensor
     gradient: Tensor
     last_gradient: Tensor
-    agreement: Tensor
 
 
 @dataclass(frozen=True)
 class LocalTraining:
-    """Settings of local training: model, terms of the objective, epochs, optimiser, dropout, and
-    whether agreement is measured.
-    """
+    """Settings of local training: model, terms of the objective, epochs, optimiser, dropout."""
 
     model: Model
     terms: tuple[Term, ...]
     epochs: int
     adam: Adam
     dropout: DropoutBits
-    agreement: bool = False
 
     def __call__(
         self,
@@ -76,7 +70,6 @@ class LocalTraining:
         taken = torch.zeros(len(weights), dtype=torch.int64, device=weights.device)
         loss_sum: Tensor | int = 0
         gradient_sum: Tensor | int = 0
-        agreement = told_apart = torch.zeros_like(weights[:, 0])  # sum, and steps that are in it
         last = weights  # overwritten in the first step, in which every row has a batch
         for epoch in range(self.epochs):
             for batch, moving in loader.epoch(keys, epoch):
@@ -85,11 +78,6 @@ class LocalTraining:
                     leaf, received, batch, fold(keys, _DROPOUT, taken), prototypes, active
                 )
                 loss = self._objective(forward)
-                if self.agreement:
-                    told = discrimination(forward)
-                    both = moving & ~told.isnan()
-                    agreement = agreement + told.where(both, 0.0)
-                    told_apart = told_apart + both
                 (gradient,) = torch.autograd.grad(loss.sum(), leaf)
                 adam_step_(weights, gradient, moments, moving, self.adam)
                 here = moving[:, None]
@@ -98,7 +86,7 @@ class LocalTraining:
                 last = torch.where(here, gradient, last)
                 taken = taken + moving  # each agent counts its own steps: they key its dropout
         mean = gradient_sum / taken[:, None]
-        return Trained(weights, moments, loss_sum / taken, mean, last, agreement / told_apart)
+        return Trained(weights, moments, loss_sum / taken, mean, last)
 
     def _forward(
         self,

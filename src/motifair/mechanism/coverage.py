@@ -1,10 +1,10 @@
-"""Coverage: how well an agent's graphs stand for everybody's, and how many they are.
+"""Coverage: does an agent's update stand for graphs that are worth what was found?
 
 One graph of an agent alone would move the model by the agent's update, and miss the federation's
-step by the distance between both. Every graph gets an equal share of the step, and more or less as
-its agent misses the step by less or more than graphs do on average. So the share grows with an
-agent's graphs, falls with their noise and with their distance from what all hold; it is the same
-under one name or several, and needs nothing but the updates.
+step by the distance between both. An agent whose updates are of the usual length, and do not miss
+the common step by much more than updates do on average, gets what its graphs are worth. To be
+nearer than that, or longer, brings nothing more; noise, a reversed or a tiny update bring nothing
+or little. It is the same under one name or several.
 """
 
 from __future__ import annotations
@@ -14,31 +14,35 @@ from torch import Tensor
 
 SMALLEST = 1e-30
 SHARPNESS = 3  # power of the consensus: rounds in which agents disagree say little
+ENOUGH = 0.25  # of the nearness of an average update that earns everything
+USUAL = 0.5  # of the median length that earns everything
 
 
-def coverage(updates: Tensor, graphs: Tensor) -> Tensor:
-    """φ_i = c³·a_i·(1 + (Σ_j a_j d_j² − d_i²)/|u_N|²), `(..., A, D), (..., A) -> (..., A)`.
+def coverage(updates: Tensor, worth: Tensor, lengths: Tensor) -> Tensor:
+    """φ_i = c³·a_i·min(1, 4·n_i)₊·min(1, 2·l_i), `(..., A, D), (..., A), (..., A) -> (..., A)`.
 
-    a_i is the agent's part of all `graphs`, u_N = Σ_j a_j u_j, d_i = |u_i − u_N|. Without c³ the
-    shares add up to 1. c = |u_N|² / Σ_j a_j|u_j|² is the consensus, the share of the updates'
-    squared length that is common: near the end of a training, when agents pull in different
-    directions, it is small.
+    a_i is the agent's part of what all graphs are `worth`, u_N = Σ_j a_j u_j, d_i = |u_i − u_N|;
+    n_i = 1 + (Σ_j a_j d_j² − d_i²)/|u_N|² is 1 for an average update; l_i is the length of the
+    update by the median's, at most 1. c = |u_N|² / Σ_j a_j|u_j|² is the consensus, the share of
+    the updates' squared length that is common: near the end of a training, when agents pull in
+    different directions, it is small.
 
-    >>> coverage(torch.ones(2, 3), torch.tensor([3.0, 1.0])).tolist()
+    >>> coverage(torch.ones(2, 3), torch.tensor([3.0, 1.0]), torch.ones(2)).tolist()
     [0.75, 0.25]
     >>> u = torch.tensor([[1.0, 0.0], [1.0, 0.2], [1.0, -2.0]], dtype=torch.float64)
-    >>> coverage(u, torch.tensor([4.0, 4.0, 1.0])).round(decimals=3).tolist()
-    [0.213, 0.199, -0.074]
+    >>> coverage(u, torch.tensor([4.0, 4.0, 1.0]), torch.ones(3)).round(decimals=3).tolist()
+    [0.15, 0.15, 0.0]
     """
-    weight = graphs.to(updates.dtype)
+    weight = worth.to(updates.dtype)
     weight = weight / weight.sum(dim=-1, keepdim=True).clamp(min=SMALLEST)
-    share, consensus = shares_of_gram(updates @ updates.mT, weight)
-    return consensus.unsqueeze(-1) ** SHARPNESS * share
+    nearness, consensus = nearness_of_gram(updates @ updates.mT, weight)
+    effort = (nearness / ENOUGH).clamp(0, 1) * (lengths.to(updates.dtype) / USUAL).clamp(max=1)
+    return consensus.unsqueeze(-1) ** SHARPNESS * weight * effort
 
 
-def shares_of_gram(gram: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the shares and the consensus from inner products of updates `(..., A, A)` and the
-    agents' weights, which add up to 1, `(..., A)`.
+def nearness_of_gram(gram: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the nearness n and the consensus c from inner products of updates `(..., A, A)` and
+    the agents' weights, which add up to 1, `(..., A)`.
     """
     product = (gram @ weight.unsqueeze(-1)).squeeze(-1)  # ⟨u_i, u_N⟩
     square = gram.diagonal(dim1=-2, dim2=-1)
@@ -46,6 +50,6 @@ def shares_of_gram(gram: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
     common = (weight * product).sum(dim=-1, keepdim=True).clamp(min=0)
     # Σ a_j d_j² − d_i², in which |u_N|² cancels.
     nearer = (length - common) - (square - 2 * product + common)
-    share = weight * (1 + nearer / common.clamp(min=SMALLEST))
+    nearness = 1 + nearer / common.clamp(min=SMALLEST)
     consensus = torch.where(length > SMALLEST, common / length.clamp(min=SMALLEST), 0.0)
-    return share, consensus.squeeze(-1)
+    return nearness, consensus.squeeze(-1)

@@ -59,15 +59,15 @@ def wiring_trust(wiring: Tensor) -> Tensor:
     return trust(along if real >= 0 else -along, LEAST_WIRING)
 
 
-def agreement_trust(agreement: Tensor, graphs: Tensor) -> Tensor:
-    """Return the trust in agents' classes, from how well the common model tells them, `(..., A)`.
+def class_trust(told: Tensor, graphs: Tensor) -> Tensor:
+    """Return the trust in agents' classes, from how well their models tell others', `(..., A)`.
 
-    `agreement` is `discrimination` of each agent; NaN, where there is one class only, counts as
-    the second-best. On n graphs a model that has learnt nothing shows about ±1/√n.
+    NaN, where nobody could say it, counts as the second-best. A model that learnt nothing from n
+    graphs shows about ±1/√n.
     """
-    scale = _second(agreement.nan_to_num(nan=-torch.inf))
-    known = agreement.where(~agreement.isnan(), scale)
-    return trust(known, graphs.clamp(min=1).rsqrt())
+    scale = _second(told.nan_to_num(nan=-torch.inf))
+    known = told.where(~told.isnan(), scale)
+    return trust(known, graphs.double().clamp(min=1).rsqrt())
 
 
 def distinct_graphs(fingerprints: Sequence[np.ndarray]) -> np.ndarray:

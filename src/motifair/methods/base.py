@@ -32,10 +32,8 @@ class Seen:
         gradient_norm: Norm of each agent's last raw gradient, `(A,)`.
         graphs: Number of training graphs, `(A,)`.
         believed: As many of them as count, `(A,)`: all, unless the method uses `size=believed`.
-        graph_weight: How much each of these counts in coverage, `(A,)`: 1, but more if an agent
-            alone has a class.
-        agreement: How well the model told each agent's classes apart, `(A,)`; NaN where it had one
-            class only, or the method does not use it.
+        worth: What they are worth to the others, in graphs, `(A,)`: more where an agent alone has
+            a class, and as its peers judged the model it trained alone.
         diversity: Motif diversity, `(A,)`; NaN for a method without motifs.
         value: After the previous round, `(A,)`.
         alignment: After the previous round, `(A,)`; NaN where there is none yet.
@@ -55,8 +53,7 @@ class Seen:
     gradient_norm: Tensor
     graphs: Tensor
     believed: Tensor
-    graph_weight: Tensor
-    agreement: Tensor
+    worth: Tensor
     diversity: Tensor
     value: Tensor
     alignment: Tensor
@@ -153,9 +150,9 @@ class Method(Component):
         return False
 
     @property
-    def uses_agreement(self) -> bool:
-        """Whether agents report how well the model they received tells their classes apart."""
-        return False
+    def trial_rounds(self) -> int:
+        """Rounds that agents train alone before the first, for models that their peers judge."""
+        return 0
 
     @property
     def believes(self) -> bool:
@@ -238,13 +235,6 @@ class Method(Component):
     def align(self, seen: Seen, weights: Tensor) -> Tensor:
         """Return φ, `(A,)`; NaN where the method has none."""
         return torch.full_like(seen.value, torch.nan)
-
-    def initial(self, believed: Tensor) -> Tensor:
-        """Return the agents' values before the first round, `(A,)`, adding up to 1.
-
-        `believed (A,)` are the graphs of each that count.
-        """
-        return torch.full_like(believed, 1 / believed.shape[-1])
 
     def valuate(self, seen: Seen, alignment: Tensor) -> Tensor:
         """Return the agents' values after this round, `(A,)`, adding up to 1."""

@@ -15,14 +15,8 @@ from motifair.mechanism.alignment import ALIGNMENTS, alignment_with_peers, reach
 from motifair.mechanism.allocation import reward_ratio
 from motifair.mechanism.coverage import coverage
 from motifair.mechanism.payoff import SIZE_PAYOFFS, compensation, payoff
-from motifair.mechanism.trust import agreement_trust
 from motifair.methods.base import Memory, Method, Seen
 from motifair.methods.valuations import VALUATIONS, Valuation
-
-# Of an agent's graphs that must be believed, or it is charged; two agents with the same graphs have
-# half of them each, and need not have copied.
-LEAST_BELIEVED = 0.25
-LEAST_COUNTED = 0.01  # of an agent's graphs, so that its update still has a weight
 
 
 class Motifair(Method):
@@ -41,7 +35,7 @@ class Motifair(Method):
             "beta", "mask_scope", "mask_by", "retention", "reward_step", "own_weight",
             "prototype_distance", "prototype_reduce", "prototype_weight", "budget", "payoff",
             "contribution", "aggregator", "valuation", "size", "bounded",
-            "initial_value",
+            "initial_value", "trial_rounds",
         }
     )  # fmt: skip
 
@@ -75,9 +69,11 @@ class Motifair(Method):
         return self.config.alignment_of == "gradient" or self._asks_peers
 
     @property
-    def uses_agreement(self) -> bool:
-        """Agents report agreement where it decides how many of their graphs cover others."""
-        return self.config.alignment_against == "coverage"
+    def trial_rounds(self) -> int:
+        """Models are judged where their quality counts, and all members have the same classes."""
+        c = self.config
+        judged = c.alignment_against == "coverage" and c.share == "all"
+        return min(c.trial_rounds, c.rounds) if judged else 0
 
     @property
     def believes(self) -> bool:
@@ -151,7 +147,8 @@ class Motifair(Method):
     def _align(self, seen: Seen, weights: Tensor) -> Tensor:
         """Coverage, E7, its leave-one-out form, the others' votes, or E2 with E6."""
         if self.config.alignment_against == "coverage":
-            return self._coverage(seen)
+            length = reach(seen.updates, self.steps(seen.graphs))
+            return coverage(seen.updates, seen.worth, length)
         by_gradient = self.config.alignment_of == "gradient"
         vectors = seen.gradients if by_gradient else seen.updates
         assert vectors is not None
@@ -175,25 +172,6 @@ class Motifair(Method):
             cosines = ALIGNMENTS["all"](vectors, weights).sum(dim=-1, keepdim=True)
             phi = phi * torch.where(total.abs() > 1e-12, cosines / total, 0.0)
         return phi
-
-    def _coverage(self, seen: Seen) -> Tensor:
-        """Coverage by the graphs that are believed. An agent is charged for missing the common
-        step, with all graphs that it claims, only where few of them are believed, or its
-        classes contradict the common model: nobody is charged for having others than the rest.
-        """
-        classes = agreement_trust(seen.agreement, seen.graphs)
-        counted = torch.maximum(seen.believed * classes, LEAST_COUNTED * seen.graphs)
-        counted = counted * seen.graph_weight
-        phi = coverage(seen.updates, counted)
-        charged = (seen.believed < LEAST_BELIEVED * seen.graphs) | (classes <= 0)
-        claimed = seen.graphs / counted.clamp(min=LEAST_COUNTED)
-        return torch.where(charged & (phi < 0), phi * claimed, phi.clamp(min=0))
-
-    def initial(self, believed: Tensor) -> Tensor:
-        """1/N, or in proportion to the graphs that count."""
-        if self.config.initial_value == "graphs":
-            return size_weights(believed)
-        return super().initial(believed)
 
     def valuate(self, seen: Seen, alignment: Tensor) -> Tensor:
         """E9, or what the chosen valuation makes of the round."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -45,9 +46,15 @@ class RunningValue(Valuation):
         """Return the values, as the configuration reads E9."""
         c = self.config
         x = EVIDENCE[c.evidence](alignment, seen.diversity, c.diversity_weight)
-        return update_value(
-            seen.value, x, rate=c.value_rate, rule=c.value_update, guard=c.value_guard
+        update = partial(
+            update_value, x=x, rate=c.value_rate, rule=c.value_update, guard=c.value_guard
         )
+        value = update(seen.value)
+        if c.initial_value == "equal":
+            return value
+        # Nobody is worth anything for its name: the first round's evidence is all there is.
+        first = update(torch.zeros_like(value))
+        return torch.where((seen.rounds == 0) & (x.sum(dim=-1, keepdim=True) > 0), first, value)
 
 
 class EqualValue(Valuation):

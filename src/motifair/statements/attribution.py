@@ -119,7 +119,7 @@ class ValueAttribution:
         lean = None
         if self.rule is not None and place is not None:
             lean = self._lean(self.rule, reported, place)
-            self.parts = self._updated(self.rule, reported, place)
+            self.parts = self._updated(self.rule, reported, place, entry.round)
         self.values = {x.agent: Fraction(x.value) for x in entry.lines}
         self.aligned |= {x.agent: x.alignment for x in reported if x.alignment is not None}
         if self.parts is None or self.agent not in self.values:
@@ -130,7 +130,9 @@ class ValueAttribution:
             return RoundAttribution()
         return RoundAttribution(self.parts, lean, explained=abs(value - due) <= UNEXPLAINED)
 
-    def _updated(self, rule: Motifair, reported: Sequence[Line], place: int) -> ValueParts:
+    def _updated(
+        self, rule: Motifair, reported: Sequence[Line], place: int, round: int
+    ) -> ValueParts:
         """Apply E9 to the parts: members with evidence share what the others' values leave."""
         assert self.parts is not None
         c = rule.config
@@ -139,6 +141,8 @@ class ValueAttribution:
         aligned = EVIDENCE[c.evidence](phi, d, 0.0)
         kept = 1.0 if c.value_update == "additive" else 1.0 - c.value_rate
         raised = bounded(x) if c.value_guard else x
+        if round == 1 and c.initial_value == "evidence" and float(x.sum()) > 0:
+            kept = 0.0
         total = kept + c.value_rate * float(raised.sum())
         rest = float(sum(self.values[line.agent] for line in reported))
         if rest <= 0 or abs(total) < 1e-12:

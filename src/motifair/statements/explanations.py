@@ -14,7 +14,7 @@ from motifair.statements.entry import AgreedTerms
 # By what the alignments of a ledger are: what they add to a value, and what a `lean` is.
 ALIGNED = {
     "alignment": "agreement of its updates with the members' data",
-    "coverage": "how much its updates stand for everybody's",
+    "coverage": "what its graphs are worth to the others, as far as its updates stand for them",
 }
 LEANED_ON = {
     "alignment": (
@@ -23,8 +23,9 @@ LEANED_ON = {
         "members."
     ),
     "coverage": (
-        "Its share of the round's coverage: how much its update stands for everybody's, where that "
-        "is positive, divided by the sum of this over all members."
+        "Its share of the round's coverage: what its graphs are worth to the others (they judged "
+        "the model it trained alone before the first round) as far as its update is of the usual "
+        "length and near enough to everybody's, divided by the sum of this over all members."
     ),
 }
 
@@ -51,12 +52,14 @@ def how_paid(terms: AgreedTerms) -> str:
             f"Method {terms.method} values members by its own rule, so a payoff is divided into "
             "value and compensation only."
         )
+    first = rule.config.initial_value == "evidence"
+    start = "as the first round shows" if first else "equal for all"
     added = alignment_kind(terms)
     if rule.config.diversity_weight > 0:
         added += " and diversity"
     return (
         "A round pays its budget in proportion to value and compensation. The value is carried "
-        f"from round to round: it starts equal for all, each round adds {added}, "
+        f"from round to round: it starts {start}, each round adds {added}, "
         "and all values are scaled to add up to 1. Each part is carried in the same way. A "
         "negative amount is a part that lowered the value."
     )

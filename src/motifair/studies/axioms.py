@@ -47,11 +47,6 @@ RULES: Mapping[str, Mapping[str, Any]] = {
     "paper": {"profile": "paper", "prototype_weight": 0},
     "0.1": {"profile": "paper", **_EARLIER, "own_weight": 0, "prototype_weight": 0},
     "default": {"own_weight": 0, "prototype_weight": 0},
-    "default, values start by graphs": {
-        "own_weight": 0,
-        "prototype_weight": 0,
-        "initial_value": "graphs",
-    },
 }
 
 
@@ -63,14 +58,12 @@ class World:
         moves: How far each graph moves the model in each round, `(graphs, rounds, D)`.
         same: Number of each graph; copies have the same one.
         key: The motif of each graph.
-        agreement: How well the model tells each graph's class.
         held: The graphs of each member.
     """
 
     moves: np.ndarray
     same: np.ndarray
     key: np.ndarray
-    agreement: np.ndarray
     held: tuple[np.ndarray, ...]
 
     def copies_of(self, graphs: np.ndarray, *, same: bool) -> tuple[World, np.ndarray]:
@@ -84,7 +77,6 @@ class World:
             moves=self.moves[places],
             same=number,
             key=self.key[places],
-            agreement=self.agreement[places],
         )
         return more, np.arange(len(self.same), len(places))
 
@@ -104,7 +96,6 @@ def draw(rng: np.random.Generator) -> World:
         moves=common + rng.standard_normal((total, ROUNDS, SIZE)),
         same=np.arange(total),
         key=rng.integers(KEYS, size=total),
-        agreement=rng.uniform(0.1, 0.5, size=total),
         held=tuple(np.split(np.arange(total), np.cumsum(counts)[:-1])),
     )
 
@@ -135,7 +126,6 @@ def paid(
         believed=believed,
         bounded=True,
     )
-    agreement = torch.tensor([world.agreement[own].mean() for own in world.held])
     state, rounds = server.start(torch.zeros(SIZE, dtype=torch.float64)), []
     for t in range(ROUNDS):
         update = torch.stack([torch.tensor(world.moves[own, t].mean(axis=0)) for own in world.held])
@@ -143,7 +133,7 @@ def paid(
             update = torch.stack([sent(k, row) for k, row in enumerate(update)])
         none = torch.zeros(len(update))
         gradient = -update if method.uses_gradients else None
-        uploads = Uploads(update, gradient, update.norm(dim=1), None, none, agreement)
+        uploads = Uploads(update, gradient, update.norm(dim=1), None, none)
         length = update.norm(dim=1)
         present = ~(too_long(length, method.steps(graphs)) | too_short(length))
         state, _, record = serve_round(server, state, uploads, None if present.all() else present)

@@ -13,7 +13,7 @@ from torch import Tensor
 from motifair.config import Config
 from motifair.evaluation.accuracy import chosen_classes, outputs
 from motifair.federation.members import Members
-from motifair.federation.protocol import Uploads
+from motifair.federation.protocol import Judgement, Uploads
 from motifair.federation.round import Round, run_round
 from motifair.federation.server import Record
 from motifair.federation.simulation import Simulation
@@ -47,7 +47,7 @@ class Dishonest(Simulation):
         **where: Any,
     ) -> None:
         super().__init__(config, members, **where)
-        self.attack = attack
+        self.attack, self.cast = attack, cast
         graphs = capped_sizes(self.server.graphs, MAX_SIZE_RATIO)
         self.server.graphs = graphs
         self.server.believed = torch.minimum(self.server.believed, graphs.double())
@@ -65,6 +65,16 @@ class Dishonest(Simulation):
         """Return the initial state, and forget the previous round."""
         self.previous = None
         return super().start()
+
+    def judgement(self) -> Judgement:
+        """Return what agents say of their peers' models; attackers may lie."""
+        honest = super().judgement()
+        if self.single:
+            return self.attack.judgement(honest, self.cast[0])
+        each = zip(honest.loss, honest.told, self.cast, strict=True)
+        said = [self.attack.judgement(Judgement(loss, told), c) for loss, told, c in each]
+        loss, told = (torch.stack([getattr(j, n) for j in said]) for n in ("loss", "told"))
+        return Judgement(loss, told)
 
     def play(self, state: FederationState) -> Round:
         """Run one round in which attackers' uploads are replaced, or attackers are absent."""

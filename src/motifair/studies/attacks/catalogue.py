@@ -6,6 +6,7 @@ from functools import partial
 
 import motifair.studies.attacks.claims as claims
 import motifair.studies.attacks.graphs as graphs
+import motifair.studies.attacks.judging as judging
 import motifair.studies.attacks.rounds as rounds
 import motifair.studies.attacks.uploads as uploads
 from motifair.studies.attacks.contract import Attack
@@ -42,10 +43,9 @@ ATTACKS = (
     ),
     Attack(
         "made-up graphs, all reports false",
-        "has random graphs and classes, and reports what a good agent would",
+        "has random graphs and classes, and reports another's wiring and new fingerprints",
         split=graphs.made_up,
         members=claims.with_wiring_of_other,
-        uploads=uploads.agreeing,
     ),
     Attack(
         "backdoor",
@@ -85,11 +85,10 @@ ATTACKS = (
         "says that its graphs are those of another agent",
         members=claims.with_fingerprints_of_other,
     ),
-    Attack(
-        "report full agreement",
-        "reports in every round that the model tells all its classes apart",
-        uploads=uploads.agreeing,
-    ),
+    # Judgements
+    Attack("run down all others", "says that all others' models swap classes",
+           judgement=judging.running_down),
+    Attack("praise all models", "says that all models are excellent", judgement=judging.praising),
     # Updates
     Attack("update × 10", "sends ten times its update", uploads=partial(uploads.scaled, by=10.0)),
     Attack("update × 0.5", "sends half its update", uploads=partial(uploads.scaled, by=0.5)),
@@ -144,10 +143,14 @@ ATTACKS = (
            uploads=uploads.averaged, partners=1),
     Attack("three average their updates", "three agents do so",
            uploads=uploads.averaged, partners=2),
-    Attack("two report full agreement", "two agents report that the model tells all classes apart",
-           uploads=uploads.agreeing, partners=1),
-    Attack("three report full agreement", "three agents do so",
-           uploads=uploads.agreeing, partners=2),
+    Attack("two run down all others", "two agents say so, and praise each other's models",
+           judgement=judging.running_down, partners=1),
+    Attack("three run down all others", "three agents do so",
+           judgement=judging.running_down, partners=2),
+    Attack("two praise each other", "two agents say that all models are excellent, theirs most",
+           judgement=judging.praising, partners=1),
+    Attack("three praise each other", "three agents do so",
+           judgement=judging.praising, partners=2),
     Attack("two reverse their updates", "two agents send the reverse of their updates",
            uploads=partial(uploads.scaled, by=-1.0), partners=1),
     # Votes

@@ -13,7 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from motifair.federation.members import Members
-from motifair.federation.protocol import Uploads
+from motifair.federation.protocol import Judgement, Uploads
 from motifair.federation.server import ServerState
 from motifair.graphs.split import Split
 
@@ -79,6 +79,11 @@ def honest_uploads(uploads: Uploads, context: AttackContext) -> Uploads:
     return uploads
 
 
+def honest_judgement(judgement: Judgement, cast: Cast) -> Judgement:
+    """Return the judgements unchanged."""
+    return judgement
+
+
 def same_names(state: ServerState, context: AttackContext) -> ServerState:
     """Return what the server remembers unchanged."""
     return state
@@ -95,6 +100,7 @@ class Attack:
         members: Changes what agents claim to have.
         uploads: Changes the uploads of a round.
         server: Changes what the server remembers of the attacker before a round.
+        judgement: Changes what attackers say of their peers' models, in one federation.
         away: Chooses the rounds in which the attacker is absent. To send nothing is the same: a
             server rejects an update far shorter than the others', and pays nothing for the round.
         partners: Number of further agents that do the same; their pay is added up.
@@ -107,6 +113,7 @@ class Attack:
     members: Callable[[Members, Cast], Members] = honest_members
     uploads: Callable[[Uploads, AttackContext], Uploads] = honest_uploads
     server: Callable[[ServerState, AttackContext], ServerState] = same_names
+    judgement: Callable[[Judgement, Cast], Judgement] = honest_judgement
     away: Callable[[AttackContext], bool] | None = None
     partners: int = 0
     by_gradient: bool = False

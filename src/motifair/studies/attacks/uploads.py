@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from motifair.federation.protocol import Uploads, with_rows
+from motifair.federation.protocol import Uploads
 from motifair.studies.attacks.contract import AttackContext
 
 
@@ -108,12 +108,6 @@ def averaged(uploads: Uploads, context: AttackContext) -> Uploads:
     update = uploads.update[context.own].view(context.federations, -1, uploads.update.shape[-1])
     mean = update.mean(dim=1, keepdim=True).expand_as(update)
     return uploads.with_rows(context.own, update=mean.reshape(len(context.own), -1))
-
-
-def agreeing(uploads: Uploads, context: AttackContext) -> Uploads:
-    """Report that the received model tells all own graphs' classes apart."""
-    ones = torch.ones_like(uploads.agreement[context.own])
-    return replace(uploads, agreement=with_rows(uploads.agreement, context.own, ones))
 
 
 def gradient_of_other(uploads: Uploads, context: AttackContext) -> Uploads:

@@ -12,6 +12,7 @@ from scipy.stats import spearmanr
 from motifair.studies.values.truth import TRUTHS, Array, shapley
 
 RELIABILITY = "(reliability)"
+OTHER_TEST = "(reliability, other test graphs)"
 OTHER_TRUTHS = tuple(name for name in TRUTHS if name != "Shapley")
 
 
@@ -21,18 +22,23 @@ def measured(
     graphs: Array,
     utility: Array,
     values: Mapping[str, Array],
+    halves: Array,
 ) -> pd.DataFrame:
     """Return a row for each valuation and agent of a split: its share, and how near all are.
 
     `utility` `(2, 2^A)` has two trainings. `rank` is the rank correlation with the mean of their
     Shapley values, a column of `OTHER_TRUTHS` that with another truth, `l1` is the distance between
     shares, `spread` the coefficient of variation, and `largest_most` whether the agent with most
-    graphs has most. The first rows are those of the first training against the second.
+    graphs has most. The first rows are those of the first training against the second, then those
+    where each has half of the test graphs; `halves` `(2, 2, 2^A)` are both's utilities on each.
     """
     first, second = shapley(utility)
     others = {name: TRUTHS[name](utility) for name in OTHER_TRUTHS}
     again = {name: rank_correlation(*two) for name, two in others.items()}
-    rows = [_rows(RELIABILITY, first, second, graphs).assign(**again)]
+    rows = [
+        _rows(RELIABILITY, first, second, graphs).assign(**again),
+        _other_test(halves, graphs),
+    ]
     for name, value in values.items():
         ranks = {k: rank_correlation(value, two.mean(axis=0)) for k, two in others.items()}
         rows.append(_rows(name, value, (first + second) / 2, graphs).assign(**ranks))
@@ -41,6 +47,15 @@ def measured(
     for place, (name, value) in enumerate(about.items()):
         table.insert(place, name, value)
     return table
+
+
+def _other_test(halves: Array, graphs: Array) -> pd.DataFrame:
+    """Return the first training on one half of the test graphs against the second on the other."""
+    one, other = halves[0, 0], halves[1, 1]
+    again = {
+        name: rank_correlation(TRUTHS[name](one), TRUTHS[name](other)) for name in OTHER_TRUTHS
+    }
+    return _rows(OTHER_TEST, shapley(one), shapley(other), graphs).assign(**again)
 
 
 def _rows(name: str, value: Array, truth: Array, graphs: Array) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from motifair.federation.belief import GraphSummary
-from motifair.mechanism.coverage import SHARPNESS, shares_of_gram
+from motifair.mechanism.coverage import SHARPNESS, nearness_of_gram
 from motifair.mechanism.trust import distinct_graphs, wiring_trust
 from motifair.studies.values.truth import Array, banzhaf, leave_one_out, shapley
 
@@ -151,8 +151,8 @@ VALUATIONS: dict[str, Valuation] = {
 def _coverage(facts: Facts, graphs: Array) -> Array:
     gram = torch.from_numpy(facts.updates)
     weight = torch.from_numpy(graphs / graphs.sum()).expand(len(gram), -1)
-    shares, consensus = shares_of_gram(gram, weight)
-    value: Array = (shares * consensus.unsqueeze(-1) ** SHARPNESS).sum(dim=0).numpy()
+    nearness, consensus = nearness_of_gram(gram, weight)
+    value: Array = (weight * nearness * consensus.unsqueeze(-1) ** SHARPNESS).sum(dim=0).numpy()
     return value
 
 

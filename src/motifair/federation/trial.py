@@ -1,0 +1,67 @@
+"""Before the first round: each agent trains a model alone, and its peers judge that model.
+
+Agents judge on their training graphs, which no model but their own has seen. With many agents each
+judges the next ten in a random order, so that the work of one does not grow with their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from motifair.federation.agents import Agents
+from motifair.federation.protocol import Judgement
+from motifair.learning.randomness import derive_seed
+
+MOST_JUDGED = 10
+
+
+def trial_seed(seed: int) -> int:
+    """Return the seed of the models that are judged: neither the federation's, nor that of the
+    models that agents keep for themselves.
+    """
+    return derive_seed(seed, "trial")
+
+
+def judged_agents(agents: int, seed: int) -> np.ndarray:
+    """Return which agents' models each agent judges, `(A, min(A − 1, 10))`.
+
+    >>> judged_agents(3, seed=0).tolist()
+    [[1, 2], [2, 0], [0, 1]]
+    """
+    order = np.random.default_rng(derive_seed(seed, "judges")).permutation(agents)
+    place = order.argsort()
+    if agents - 1 <= MOST_JUDGED:
+        order = place = np.arange(agents)
+    ahead = 1 + np.arange(min(agents - 1, MOST_JUDGED))
+    judged: np.ndarray = order[(place[:, None] + ahead) % agents]
+    return judged
+
+
+def train_alone(agents: Agents, initial: Tensor, rounds: int) -> Tensor:
+    """Return the models `(A, D)` of agents that train alone for some rounds."""
+    state = agents.start(initial, initial)
+    for number in range(1, rounds + 1):
+        state, _ = agents.train(state, torch.tensor(number, device=initial.device), None, None)
+    return state.weights
+
+
+def judge(agents: Agents, models: Tensor, seeds: Sequence[int]) -> Judgement:
+    """Return what the agents of each federation say of each other's `models (F·A, D)`.
+
+    `seeds` are the federations', and the judgements `(F, A, A)`.
+    """
+    each = len(models) // len(seeds)
+    nothing = models.new_full((len(seeds), each, each), torch.nan, dtype=torch.float64)
+    loss, told = nothing, nothing.clone()
+    judges = np.arange(each)
+    for turn in np.stack([judged_agents(each, s) for s in seeds]).transpose(2, 0, 1):  # (F, A)
+        rows = turn + each * np.arange(len(seeds))[:, None]
+        said = agents.judge(models[torch.as_tensor(rows.flatten(), device=models.device)])
+        for f, judged in enumerate(turn):
+            own = slice(f * each, (f + 1) * each)
+            loss[f, judged, judges], told[f, judged, judges] = said[0][own], said[1][own]
+    return Judgement(loss, told)
