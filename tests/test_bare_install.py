@@ -6,6 +6,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -164,15 +165,21 @@ def test_the_doctor_names_the_extra_of_a_ledger(bare: Bare) -> None:
     assert "or pip install '.[ledger]' in a checkout" in ended.stdout
 
 
+@cache  # it reads what every package on this machine brings
+def modules_of_packages() -> list[tuple[str, str]]:
+    return [(d, m) for m, ds in metadata.packages_distributions().items() for d in ds]
+
+
 def brought(extra: str) -> set[str]:
     """Return the modules of the packages that an extra names, those of extras in it included."""
     found: set[str] = set()
-    modules = [(d, m) for m, ds in metadata.packages_distributions().items() for d in ds]
     for requirement in map(Requirement, PROJECT["optional-dependencies"][extra]):
         if requirement.name == "motifair":
             found |= {m for inner in requirement.extras for m in brought(inner)}
         else:
-            found |= {m for d, m in modules if canonicalize_name(d) == requirement.name}
+            found |= {
+                m for d, m in modules_of_packages() if canonicalize_name(d) == requirement.name
+            }
     return found
 
 

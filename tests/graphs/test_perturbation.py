@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from itertools import combinations
 from math import floor
 
@@ -69,6 +70,32 @@ def test_wiring_anew_keeps_the_labels_of_nodes_and_edges_and_their_number(
         assert len(new) == len(old)
         assert all(u != v and new[v, u] == label for (u, v), label in new.items())
         assert sorted(map(str, new.values())) == sorted(map(str, old.values()))
+
+
+@given(graph_sets(), st.integers(0, 2**31 - 1))
+def test_wiring_anew_draws_pairs_by_a_hash_of_degrees_and_labels(
+    graphs: GraphSet, seed: int
+) -> None:
+    """Graph by graph: the sorted (degree, label) of nodes and labels of edges are the seed."""
+    anew_edges, _ = anew(graphs, seed).edge_list()
+    labels = np.zeros(0) if graphs.node_label is None else graphs.node_label
+    for g, start in enumerate(graphs.node_start[:-1]):
+        alone = graphs.select(np.array([g]))
+        edges, entry = alone.edge_list()
+        if len(edges) == 0:
+            continue
+        nodes = range(start, start + alone.nodes[0])
+        rows = sorted(
+            zip(alone.degree, *([labels[list(nodes)]] if len(labels) else []), strict=True)
+        )
+        kinds = [] if alone.edge_label is None else sorted(alone.edge_label[entry])
+        text = str(seed).encode()
+        text += b"".join(np.array(part, np.int64).tobytes() + b"/" for part in (rows, kinds))
+        rng = np.random.default_rng(int.from_bytes(sha256(text).digest(), "little"))
+        places = list(combinations(nodes, 2))
+        drawn = rng.choice(len(places), size=len(edges), replace=False)
+        own = anew_edges[np.isin(anew_edges[:, 0], nodes)].tolist()
+        assert sorted(map(tuple, own)) == sorted(places[k] for k in drawn)
 
 
 def test_wiring_anew_puts_an_edge_between_any_two_nodes_equally_often() -> None:

@@ -192,37 +192,39 @@ def randomise_edges(graphs: GraphSet, labels: Ints | None, seed: int) -> GraphSe
     4
     """
     pairs, entry = graphs.edge_list()
-    kinds = None if graphs.edge_label is None else graphs.edge_label[entry]
-    bounds = np.searchsorted(graphs.node_graph[pairs[:, 0]], np.arange(len(graphs) + 1))
-    drawn, ordered = np.empty_like(pairs), None if labels is None else labels.copy()
-    for g in range(len(graphs)):
-        nodes = slice(int(graphs.node_start[g]), int(graphs.node_start[g] + graphs.nodes[g]))
-        edges = slice(int(bounds[g]), int(bounds[g + 1]))
-        known = [graphs.degree[nodes]]
-        if labels is not None and ordered is not None:
-            known.append(labels[nodes])
-            ordered[nodes] = np.sort(labels[nodes])
-        if kinds is not None:
-            kinds[edges] = np.sort(kinds[edges])
-        if edges.stop > edges.start:
-            of_edges = np.zeros(0, np.int64) if kinds is None else kinds[edges]
-            rng = _keyed_rng(seed, np.sort(np.rec.fromarrays(known)), of_edges)
-            count, n = edges.stop - edges.start, int(graphs.nodes[g])
-            drawn[edges] = _random_pairs(n, count, rng) + nodes.start
+    of_node, of_edge = graphs.node_graph, graphs.node_graph[pairs[:, 0]]
+    known = [graphs.degree] if labels is None else [graphs.degree, labels]
+    rows = np.stack(known, axis=1)[np.lexsort((*reversed(known), of_node))]
+    ordered = None if labels is None else _sorted_within(labels, of_node)
+    kinds = None if graphs.edge_label is None else _sorted_within(graphs.edge_label[entry], of_edge)
+    # Pairs of nodes are numbered through all graphs: how many are before the first of each node.
+    later = graphs.node_start[1:][of_node] - 1 - np.arange(len(of_node))
+    before = np.cumsum(later) - later
+    number = np.empty(len(pairs), np.int64)
+    bounds = np.searchsorted(of_edge, np.arange(len(graphs) + 1))
+    for g in np.flatnonzero(np.diff(bounds)):
+        first, last = graphs.node_start[g : g + 2].tolist()
+        edges = slice(*bounds[g : g + 2].tolist())
+        of_edges = b"" if kinds is None else kinds[edges].tobytes()
+        rng = _keyed_rng(seed, rows[first:last].tobytes(), of_edges)
+        possible, count = (last - first) * (last - first - 1) // 2, edges.stop - edges.start
+        number[edges] = before[first] + rng.choice(possible, size=count, replace=False)
+    low = np.searchsorted(before, number, side="right") - 1
+    drawn = np.column_stack([low, low + 1 + number - before[low]])
     return replace(graphs, node_label=ordered, attribute=None).with_edges(drawn, kinds)
 
 
-def _keyed_rng(seed: int, *parts: np.ndarray) -> np.random.Generator:
-    """Return a random number generator seeded by the contents of some arrays."""
+def _sorted_within(values: Ints, group: Ints) -> Ints:
+    """Sort values within each group; groups are in order."""
+    return values[np.lexsort((values, group))]
+
+
+def _keyed_rng(seed: int, *parts: bytes) -> np.random.Generator:
+    """Return a random number generator seeded by some bytes."""
     sha = hashlib.sha256(str(seed).encode())
     for part in parts:
-        sha.update(part.tobytes() + b"/")
+        sha.update(part + b"/")
     return np.random.default_rng(int.from_bytes(sha.digest(), "little"))
-
-
-def _random_pairs(n: int, count: int, rng: np.random.Generator) -> Ints:
-    """Draw distinct pairs of n nodes, in random order."""
-    return _pairs(n, rng.choice(n * (n - 1) // 2, size=count, replace=False))
 
 
 def _before(n: int) -> Ints:

@@ -10,6 +10,7 @@ always clean.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -35,6 +36,7 @@ class Planted:
     roles: tuple[str, ...]
 
 
+@lru_cache(maxsize=8)  # runs that are compared share their graphs
 def planted(agents: int, seed: int) -> Planted:
     """Generate 120 graphs for each agent; an agent's graphs do not depend on the others.
 
