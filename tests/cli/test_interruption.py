@@ -41,12 +41,15 @@ def start(*words: str) -> subprocess.Popen[str]:
     )
 
 
+def in_peace(words: list[str], out: Path) -> Path:
+    """The same run in this process, which nobody kills."""
+    assert CliRunner().invoke(app, [*words, "--out", str(out)]).exit_code == 0
+    return out
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same run, left in peace."""
-    out = tmp_path_factory.mktemp("whole") / "run"
-    subprocess.run([*COMMAND, *WORDS, "--out", str(out)], check=True, env=ENVIRONMENT)
-    return out
+    return in_peace(WORDS, tmp_path_factory.mktemp("whole") / "run")
 
 
 @pytest.mark.kill
@@ -78,17 +81,17 @@ def test_killed_at_random_moments_a_run_still_ends_bit_identical(
 
 @pytest.mark.kill
 def test_killed_while_an_agent_gives_less_a_run_still_ends_bit_identical(tmp_path: Path) -> None:
-    words = [*WORDS, "--rounds", "12", "--set", "incentives=true", "--out"]
-    subprocess.run([*COMMAND, *words, str(tmp_path / "whole")], check=True, env=ENVIRONMENT)
+    words = [*WORDS, "--rounds", "12", "--set", "incentives=true"]
+    whole = in_peace(words, tmp_path / "whole")
     broken = tmp_path / "broken"
-    process = start(*words, str(broken))
+    process = start(*words, "--out", str(broken))
     while process.poll() is None and not any((broken / "checkpoint").glob("*gives-050*")):
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not (broken / "summary.json").exists()
     subprocess.run([*COMMAND, "resume", str(broken), "--quiet"], check=True, env=ENVIRONMENT)
-    assert finished(tmp_path / "whole") == finished(broken)
+    assert finished(whole) == finished(broken)
 
 
 @pytest.mark.kill

@@ -15,6 +15,8 @@ import motifair
 from motifair.components import Component
 from motifair.config import Config, option
 from motifair.errors import MotifairError
+from motifair.experiments.jobs import list_jobs, run_jobs
+from motifair.experiments.plan import make_plan
 from motifair.federation.contribution import without_each
 from motifair.federation.round import serve_round
 from motifair.methods import AGGREGATIONS, Method, Seen, make_method
@@ -191,10 +193,11 @@ def test_a_robust_aggregation_withstands_what_ruins_the_mean() -> None:
             return updates * loud
 
     def reached(aggregator: str) -> float:
-        result = motifair.run(
-            method=Loud, aggregator=aggregator, rounds=80, learning_rate=0.005, eval_every=80
-        )
-        return float(result.splits[0].history.global_accuracy[-1])
+        settings = {"method": Loud, "aggregator": aggregator, "learning_rate": 0.005}
+        plan = make_plan("planted", {**settings, "rounds": 80, "eval_every": 80}, threads=1)
+        jobs = [job for job in list_jobs(plan, None, None) if job.part == "method"]  # nobody alone
+        finished, _ = run_jobs(plan, jobs, None, lambda: False)
+        return float(finished[0, "method"].history.global_accuracy[-1])
 
     assert reached("mean") < 0.65
     assert reached("multi-krum") > 0.75

@@ -1,6 +1,7 @@
 """How many of the agents' graphs are believed: networkx, loops and enumerated walks."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import networkx as nx
@@ -49,12 +50,11 @@ def walks(graph: nx.Graph, start: int, length: int) -> Iterator[list[int]]:
 
 def half_closed(graph: nx.Graph, first: int, second: int) -> int:
     """Pairs of such walks of these lengths with the same start and the same end."""
-    return sum(
-        a[-1] == b[-1]
-        for v in graph
-        for a in walks(graph, v, first)
-        for b in walks(graph, v, second)
-    )
+    pairs = 0
+    for v in graph:
+        ends = Counter(walk[-1] for walk in walks(graph, v, second))
+        pairs += sum(ends[walk[-1]] for walk in walks(graph, v, first))
+    return pairs
 
 
 def measures(graph: nx.Graph) -> list[float]:
