@@ -10,17 +10,10 @@ from typing import Any
 
 import pytest
 
-from motifair.config import (
-    OPTIONS,
-    PROFILES,
-    SCENARIOS,
-    Config,
-    make_config,
-    parse_assignments,
-    read_settings,
-)
+from motifair.config import OPTIONS, PROFILES, SCENARIOS, Config, make_config
 from motifair.errors import MotifairError
 from motifair.methods import find_method, make_method, refuse_unused
+from motifair.options import parse_assignments, read_settings
 
 PAPER: dict[str, Any] = {
     "agents": 10,

@@ -13,8 +13,9 @@ from dataclasses import Field, dataclass, field, fields
 from importlib.metadata import entry_points
 from typing import Any, ClassVar, Generic, Self, TypeVar, dataclass_transform
 
-from motifair.config import OPTIONS, Config, check_range, option
+from motifair.config import OPTIONS, Config, option
 from motifair.errors import MotifairError, nearest
+from motifair.options import check_range
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(option, field))

@@ -13,9 +13,10 @@ from deployed import NAMES, World, away, schema, terms_of
 
 import motifair
 from motifair.cli import main
-from motifair.config import make_config, parse_assignments
+from motifair.config import make_config
 from motifair.consortium.template import federation_toml
 from motifair.experiments.compare import compare
+from motifair.options import parse_assignments
 from motifair.report.run_section import command_of
 from motifair.table import interval
 

@@ -25,7 +25,7 @@ from motifair.cli.report import report
 from motifair.cli.runs import list_runs
 from motifair.cli.shared import DataDir, Device, Quiet, Summary, Threads, print_json
 from motifair.cli.statement import statement
-from motifair.config import parse_assignments, read_settings
+from motifair.options import parse_assignments, read_settings
 
 app = typer.Typer(
     no_args_is_help=True,

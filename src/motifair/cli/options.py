@@ -13,7 +13,8 @@ from rich.text import Text
 
 from motifair.cli.config_options import values_in_words
 from motifair.cli.shared import Json
-from motifair.config import OPTIONS, Config, range_in_words
+from motifair.config import OPTIONS, Config
+from motifair.options import range_in_words
 
 
 def list_options(as_json: Json = False) -> None:
