@@ -59,6 +59,13 @@ for words in json.loads(sys.argv[1]):
     print(json.dumps([code or 0, printed.getvalue()]), flush=True)
 """
 
+BLOCKS = """
+import json, sys
+
+for number, block in enumerate(json.loads(sys.argv[1])):
+    exec(compile(block, f"<block {number}>", "exec"), {"__name__": "__main__"})
+"""
+
 
 @dataclass(frozen=True)
 class Bare:
@@ -92,6 +99,11 @@ class Bare:
         ended = self.run("-c", COMMANDS, json.dumps(commands), cwd=cwd)
         assert ended.returncode == 0, ended.stderr
         return [tuple(json.loads(line)) for line in ended.stdout.splitlines()]
+
+    def blocks(self, blocks: Sequence[str], cwd: Path | None = None) -> None:
+        """Run blocks of Python, each with names of its own; they must succeed."""
+        ended = self.run("-c", BLOCKS, json.dumps(blocks), cwd=cwd)
+        assert ended.returncode == 0, ended.stderr
 
 
 def make_bare(folder: Path) -> Bare:

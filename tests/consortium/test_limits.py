@@ -95,10 +95,10 @@ def only(rounds: range, change: Change) -> Change:
     ids=["once", "in the last round", "always"],
 )
 def test_an_update_far_too_long_harms_nobody_but_its_sender(rounds: range) -> None:
-    assert honest() > 0.85
     world, without = ran(only(rounds, reversed_update(999.0))), ran(away=rounds)
     assert torch.equal(world.checkpoint().server.weights, without.checkpoint().server.weights)
     if len(rounds) == 1:  # else the others lack what it could have taught them
+        assert honest() > 0.85
         assert accuracy(world) > honest() - NOISE
     for entry in world.rounds():
         assert entry.settled

@@ -79,8 +79,9 @@ def test_agents_with_odd_names_load_back(tmp_path: Path) -> None:
 
 
 def test_a_report_of_memory_is_that_of_the_folder(
-    result: motifair.Result, folder: Path, tmp_path: Path
+    result: motifair.Result, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("motifair.report.static.FORMATS", ("svg",))  # others take seconds
     loaded = motifair.load_result(folder)
     page = result.report(str(tmp_path / "memory.html"), figures=tmp_path / "figures")
     assert page == tmp_path / "memory.html"
