@@ -84,7 +84,8 @@ class Bare:
             "COLUMNS": "200",
         }
         return subprocess.run(
-            [str(self.python), *map(str, words)],
+            # In a shell, as a person types it: completion is installed for the one above a command.
+            ["bash", "-c", '"$@"; exit $?', "bash", str(self.python), *map(str, words)],
             cwd=cwd or self.folder,
             env=environment,
             capture_output=True,
