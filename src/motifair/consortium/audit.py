@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -68,7 +67,7 @@ def recompute(
     """Return the checkpoint after an entry, from the one before it and the uploads."""
     if entry.kind == "terms":
         agreed = AgreedTerms.from_json(entry.terms)
-        now = _as_agreed(terms, agreed)
+        now = terms.as_agreed(agreed)
         coordinator = _coordinator(now, entry.run, agreed)
         before = {j.name for j in checkpoint.roster} if checkpoint else set()
         new = [name for name in now.members if name not in before]
@@ -81,17 +80,12 @@ def recompute(
         return coordinator.change(checkpoint, joined, accounts, agreed.signatures)
     if checkpoint is None:
         raise MotifairError("The ledger does not start with terms; verify it first.")
-    coordinator = _coordinator(_as_agreed(terms, accounts.agreed), entry.run, accounts.agreed)
+    coordinator = _coordinator(terms.as_agreed(accounts.agreed), entry.run, accounts.agreed)
     present = {x.agent: checkpoint.tasks[x.agent] for x in entry.lines if x.status == "present"}
     accepted = _uploads(coordinator, read, entry.round, present, checkpoint)
     rejected = {x.agent: x.reason for x in entry.lines if x.status == "rejected"}
     absent = {x.agent: x.reason for x in entry.lines if x.status == "absent"}
     return coordinator.next(checkpoint, accounts, accepted, rejected, absent)[0]
-
-
-def _as_agreed(terms: FederationTerms, agreed: AgreedTerms) -> FederationTerms:
-    """Return the terms with the members and quorum of an entry with terms."""
-    return replace(terms.with_members(agreed.members), quorum=agreed.quorum)
 
 
 def _coordinator(terms: FederationTerms, run: str, agreed: AgreedTerms) -> Coordinator:

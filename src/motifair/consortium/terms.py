@@ -83,17 +83,23 @@ class FederationTerms:
         return make_method(self.config).pays_by_value
 
     @property
-    def digest(self) -> str:
-        """The digest of all that a member agrees to; it does not depend on who the members are."""
-        agreed = {
+    def conditions(self) -> dict[str, Any]:
+        """What a member agrees to besides money and training, as the ledger's terms have it."""
+        return {
             "name": self.name,
             "deadline": self.deadline,
             "max_norm": self.max_norm,
             "max_size_ratio": self.max_size_ratio,
-            "money": vars(self.money),
-            "config": self.config.to_json() | {"agents": 0},
             "schema": self.schema.to_json(),
             "privacy": asdict(self.privacy),
+        }
+
+    @property
+    def digest(self) -> str:
+        """The digest of all that a member agrees to; it does not depend on who the members are."""
+        agreed = self.conditions | {
+            "money": vars(self.money),
+            "config": self.config.to_json() | {"agents": 0},
         }
         text = json.dumps(agreed, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
@@ -129,6 +135,22 @@ class FederationTerms:
             pays="value" if self.pays_by_value else "equal",
             config=self.config.to_json(),
             operator=operator,
+            conditions=self.conditions,
+        )
+
+    def as_agreed(self, agreed: AgreedTerms) -> FederationTerms:
+        """Return the terms that an entry of the ledger puts into force, in place of these."""
+        names = ("currency", "digits", "budget", "max_penalty", "max_total_penalty")
+        known = agreed.conditions or self.conditions  # the first ledgers had none
+        return replace(
+            self,
+            members=tuple(sorted(agreed.members)),
+            quorum=agreed.quorum,
+            money=Money(**{name: getattr(agreed, name) for name in names}),
+            config=make_config(agreed.config),
+            schema=Schema.from_json(known["schema"]),
+            privacy=Privacy(**known["privacy"]),
+            **{name: known[name] for name in ("name", "deadline", "max_norm", "max_size_ratio")},
         )
 
 

@@ -23,6 +23,7 @@ PAYS = ("value", "equal")
 EXACT = Context(prec=60)  # digits of the longest amount
 LARGEST = 2**63 - 1
 LONGEST_REASON = 300
+OPTIONAL: dict[str, Any] = {"operator": "", "conditions": {}, "signatures": {}}  # of terms
 NOT_HASHED = ("recorded", "signature")  # fields of an entry that are stored with it
 
 
@@ -34,8 +35,9 @@ class AgreedTerms:
     smallest unit of `currency`, which has `digits` decimal places. `members` maps each member to
     its public key (PEM), '' where uploads are not signed. `pays` is `value` (E5) or `equal`, the
     same for everyone present. `operator` is the public key (PEM) that entries are signed with, ''
-    in simulations and in ledgers of motifair 0.1. `signatures` are those of the members under terms
-    that were changed in a run; the others have none.
+    in simulations and in ledgers of motifair 0.1. `conditions` are what else members agree to (see
+    `FederationTerms`), {} in simulations. `signatures` are those of the members under terms that
+    were changed in a run; the others have none.
 
     >>> terms = AgreedTerms({"a": "", "b": ""}, 10_000, 2, "EUR", 0, 0, 5, 2, "motifair")
     >>> AgreedTerms.from_json(terms.to_json()) == terms
@@ -54,12 +56,13 @@ class AgreedTerms:
     pays: Literal["value", "equal"] = "value"
     config: dict[str, Any] = field(default_factory=dict)
     operator: str = ""
+    conditions: dict[str, Any] = field(default_factory=dict)
     signatures: dict[str, str] = field(default_factory=dict, compare=False)
 
     def to_json(self) -> str:
         """Return the canonical JSON that an entry holds."""
         content = asdict(self)
-        for name in ("operator", "signatures"):
+        for name in OPTIONAL:
             if not content[name]:
                 del content[name]
         return canonical(finite(content))
@@ -68,7 +71,7 @@ class AgreedTerms:
     def from_json(cls, text: str) -> AgreedTerms:
         """Read the JSON of an entry; raise ValueError with the reason if it is invalid."""
         try:
-            content = {"operator": "", "signatures": {}} | json.loads(text)
+            content = OPTIONAL | json.loads(text)
             terms = cls(**{f.name: content[f.name] for f in fields(cls)})
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"the terms cannot be read ({error!r})") from None
@@ -86,6 +89,8 @@ class AgreedTerms:
         for name in ("budget", "digits", "max_penalty", "max_total_penalty", "rounds", "quorum"):
             if not _is_count(getattr(self, name)):
                 yield f"{name} of the terms is not a whole number of at least 0"
+        if not isinstance(self.conditions, dict):
+            yield "the conditions of the terms are not named"
         if self.pays not in PAYS:
             yield f"pays of the terms is neither {' nor '.join(PAYS)}"
 
