@@ -40,6 +40,7 @@ VOTED = {
     "diversity_weight": 8.0, "value_rate": 0.05, "size": "claimed",
 }  # value by the votes of the others' gradients  # fmt: skip
 NAMES = ("bank-a", "bank-b", "bank-c", "bank-d")
+MORE = ("name", "deadline", "max_size_ratio")  # of [federation]
 SEEDS = {name: 100 + k for k, name in enumerate(NAMES)}
 
 
@@ -66,18 +67,21 @@ def site_of(name: str, terms: FederationTerms) -> MemberAgent:
         terms.config, terms.schema, name, graphs_of(name), SEEDS[name], terms.fingerprint_key
     )
     sign = signer(key_of(name))
-    return MemberAgent(name, terms, own, Path("nowhere"), sign=sign, seed=SEEDS[name])
+    return MemberAgent(
+        name, terms, own, Path("nowhere"), sign=sign, seed=SEEDS[name],
+        operator=public_text(key_of("operator")),
+    )  # fmt: skip
 
 
 def content_of(**training: Any) -> dict[str, Any]:
     """Content of `federation.toml`; other keywords are options of training."""
     about: dict[str, Any] = {"members": list(NAMES), "quorum": 2, "max_norm": 1e4}
-    about |= {k: training.pop(k) for k in (*about, "max_size_ratio") if k in training}
+    about |= {k: training.pop(k) for k in (*about, *MORE) if k in training}
     about["members"] = list(about["members"])
     money = training.pop("money", {})
     privacy = {"privacy": training.pop("privacy")} if "privacy" in training else {}
     return {
-        "federation": {"name": "trial", "deadline": 30, **about},
+        "federation": {"name": "trial", "deadline": 30} | about,
         "money": {
             "currency": "EUR",
             "budget": "100.00",

@@ -12,12 +12,13 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 import torch
-from deployed import NAMES, World, opened, terms_of
+from deployed import NAMES, World, key_of, opened, terms_of
 
 from motifair.consortium.agent import LOST, MemberAgent
 from motifair.consortium.wire import BadRecordError, Download, unseal
 from motifair.errors import MotifairError
 from motifair.federation.agents import Agents
+from motifair.statements.signatures import public_text
 from motifair.statements.verification import read_heads, verify
 
 ME = "bank-c"
@@ -222,7 +223,7 @@ def test_a_member_keeps_every_head_and_the_ledger_fits_them() -> None:
     world = finished()
     for name in NAMES:
         heads = read_heads(world.folder / "sites" / name / "heads.jsonl")[0]["trial-1"]
-        assert heads == [(e.number, e.hash) for e in world.entries()]
+        assert heads == [(e.number, e.hash, e.signature) for e in world.entries()]
         assert verify(world.entries(), heads).fits
 
 
@@ -233,6 +234,22 @@ def test_a_ledger_that_was_written_anew_does_not_fit_what_a_member_kept(tmp_path
     assert verify(other.entries()).fits
     assert not verify(other.entries(), heads).fits
     assert not verify(finished().entries()[:-1], heads).fits
+
+
+def test_a_head_is_a_receipt_that_convicts_the_operator_of_another_history(
+    site: MemberAgent, tmp_path: Path
+) -> None:
+    with pytest.raises(MotifairError, match="head is not signed by the operator"):
+        site(task(3, head="ab" * 32))
+    other = World(tmp_path / "other", terms_of(money={"budget": "99.00"}))
+    other.drive()
+    heads = read_heads(site.folder / "heads.jsonl")[0]["trial-1"]
+    key = public_text(key_of("operator"))
+    finding = verify(other.entries(), heads, key).finding
+    assert finding is not None
+    assert finding.what.startswith("the operator signed a receipt for a different hash of it")
+    verdict = verify(finished().entries(), heads, key)
+    assert "2 of the heads are receipts that the operator signed" in verdict.notes
 
 
 def test_a_line_of_heads_that_a_full_disk_tore_costs_no_other_line(tmp_path: Path) -> None:

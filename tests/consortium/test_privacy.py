@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from deployed import NAMES, World, content_of, opened, terms_of
+from deployed import NAMES, World, content_of, key_of, opened, terms_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -22,6 +22,7 @@ from scipy.special import log_ndtr, ndtr
 from scipy.stats import kstest
 
 from motifair.config import make_config
+from motifair.consortium.keys import signer
 from motifair.consortium.privacy import (
     Privacy,
     check_privacy,
@@ -549,18 +550,19 @@ def test_another_task_for_a_round_is_answered_only_if_the_answer_is_the_same(
     world.drive(rounds=2)
     site, task = world.site("bank-a"), world.task("bank-a", 2)
     answer = world.kept("bank-a", 2).answer
-    again = opened(site(replace(task, head="0" * 64).encode()))
+    again = opened(site(replace(task, **OTHER_HEAD).encode()))
     assert replace(again, head=task.head).encode() == unseal(answer)[0]
     site(task.encode())
     assert task.reward is not None
     with pytest.raises(MotifairError, match="another answer would give more away"):
         site(replace(task, reward=-task.reward).encode())
     with pytest.raises(MotifairError, match="one answer more than the terms allow"):
-        site(replace(world.task("bank-a", 1), head="0" * 64).encode())
+        site(replace(world.task("bank-a", 1), **OTHER_HEAD).encode())
     assert world.kept("bank-a", 2).answer == answer
 
 
 # Losses in the state folder, by what is deleted
+OTHER_HEAD: Any = {"head": "0" * 64, "receipt": signer(key_of("operator"))(b"0" * 64).hex()}
 LOSSES = {
     "key": ("trial-1/noise.key",),
     "rounds": ("trial-1/round-*",),
@@ -606,7 +608,7 @@ def test_a_private_run_whose_key_or_count_is_lost_is_not_answered_again(
     model = np.zeros(size, np.float32) if round else None  # as for an agent that lost its state
     before = sorted(site.folder.rglob("*"))
     with pytest.raises(MotifairError, match=r"of run trial-1.* is lost; .*: start a new run"):
-        site(replace(task, weights=model, reward=None, head="0" * 64).encode())
+        site(replace(task, weights=model, reward=None, **OTHER_HEAD).encode())
     assert sorted(site.folder.rglob("*")) == before
 
 
@@ -619,7 +621,7 @@ def test_another_run_gets_a_key_of_its_own_and_does_not_revive_the_lost_one(
     key = site.folder / "trial-2" / "noise.key"
     assert key.read_bytes() != (answered.site("bank-a").folder / "trial-1/noise.key").read_bytes()
     with pytest.raises(MotifairError, match="start a new run"):
-        site(replace(invitation, head="0" * 64).encode())
+        site(replace(invitation, **OTHER_HEAD).encode())
 
 
 def test_a_lost_key_costs_its_owner_the_run_and_the_others_nothing(

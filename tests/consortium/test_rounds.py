@@ -19,6 +19,7 @@ from deployed import NAMES, Answer, World, away, key_of, terms_of
 
 from motifair import files
 from motifair.consortium import rounds as rounds_module
+from motifair.consortium.audit import audit
 from motifair.consortium.checkpoint import good_checkpoints, positions, save_checkpoint
 from motifair.consortium.coordinator import RunCheckpoint
 from motifair.consortium.keys import signer
@@ -32,7 +33,7 @@ from motifair.consortium.wire import Download, digest, unseal
 from motifair.errors import MotifairError
 from motifair.federation.state import agent_tensors
 from motifair.files import read_json
-from motifair.statements.entry import Entry
+from motifair.statements.entry import AgreedTerms, Entry
 from motifair.statements.signatures import public_text
 from motifair.statements.verification import verify
 
@@ -462,19 +463,6 @@ def test_every_entry_is_signed_by_the_operator_and_no_other_key_goes_on() -> Non
     assert all(entry.signature for entry in world.entries())
 
 
-def test_a_run_that_began_without_signatures_is_signed_from_now_on() -> None:
-    world = World(new_folder(), few())
-    with world.server() as drive:
-        before = replace(drive, sign=None)
-        before.coordinator.operator = ""
-        before(rounds=1)
-    assert world.drive()
-    entries = world.entries()
-    assert [entry.kind for entry in entries] == ["terms", "round", "terms", "round"]
-    assert [bool(entry.signature) for entry in entries] == [False, False, True, True]
-    assert verify(entries, operator=public_text(key_of("operator"))).fits
-
-
 def test_two_runs_share_a_ledger() -> None:
     folder = new_folder()
     one, two = (World(folder, few(), run=run) for run in ("trial-1", "trial-2"))
@@ -563,3 +551,45 @@ def test_the_servers_model_is_a_whole_row() -> None:
     assert torch.equal(row[coordinator.shared], checkpoint.server.weights.float())
     assert not torch.equal(row[coordinator.shared], initial[coordinator.shared])
     assert torch.equal(row[coordinator.shared.stop :], initial[coordinator.shared.stop :])
+
+
+# Terms that change
+
+
+@pytest.mark.parametrize(
+    "changes", [{"max_norm": 5e3}, {"max_size_ratio": 3.0}, {"deadline": 20}, {"beta": 2.0}]
+)
+def test_whatever_members_agree_to_can_change_in_a_run_and_is_signed(
+    changes: dict[str, float],
+) -> None:
+    """An audit recomputes each round under the terms of that time."""
+    world = World(new_folder(), few(size="claimed"))
+    assert not world.drive(rounds=1)
+    later = World(world.folder, few(size="claimed", **changes))
+    assert later.drive()
+    assert [entry.kind for entry in later.entries()] == ["terms", "round", "terms", "round"]
+    assert set(AgreedTerms.from_json(later.entries()[2].terms).signatures) == {*NAMES[:2]}
+    assert verify(later.entries(), operator=public_text(key_of("operator"))).fits
+    assert audit(later.terms, later.folder / "run", later.entries()).fits
+
+
+def test_terms_that_a_member_did_not_get_are_not_signed_and_nothing_is_written() -> None:
+    world = World(new_folder(), few())
+    world.drive(rounds=1)
+    before = world.entries()
+    later = World(world.folder, few(money={"budget": "999999.00"}))
+    with later.server() as drive:
+        kept = replace(drive, transport=InProcess(world.handlers()))
+        with pytest.raises(
+            MotifairError, match=r"'bank-a' did not sign the changed terms \(the se"
+        ):
+            kept()
+    assert world.entries() == before
+
+
+@pytest.mark.parametrize("changes", [{"hidden": 8}, {"name": "other"}])
+def test_what_cannot_change_within_a_run_is_refused(changes: dict[str, Any]) -> None:
+    world = World(new_folder(), few())
+    world.drive(rounds=1)
+    with pytest.raises(MotifairError, match="are fixed within a run; put back those of trial-1"):
+        World(world.folder, few(**changes)).drive()

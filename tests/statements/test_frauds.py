@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from motifair.statements.accounts import Accounts
 from motifair.statements.entry import AgreedTerms, Entry, Line, terms_digest
-from motifair.statements.verification import signed_message, verify
+from motifair.statements.verification import Head, signed_message, verify
 
 OPERATOR = "operator"
 SCRIPT = Path(__file__).parents[2] / "scripts" / "verify_ledger.py"
@@ -282,9 +282,9 @@ def plain(entries: list[Entry]) -> list[dict[str, Any]]:
     return [{"hash": e.hash, "signature": e.signature, **json.loads(e.to_json())} for e in entries]
 
 
-def verdicts(entries: list[Entry], heads: list[tuple[int, str]]) -> tuple[bool, bool]:
+def verdicts(entries: list[Entry], heads: list[Head]) -> tuple[bool, bool]:
     key = public_key(OPERATOR)
-    theirs = second().verify(plain(entries), dict(heads), key)
+    theirs = second().verify(plain(entries), {h.number: h.hash for h in heads}, key)
     return verify(entries, heads, key).fits, theirs == ""
 
 
@@ -294,7 +294,7 @@ def test_there_are_at_least_fifty_kinds() -> None:
 
 @pytest.mark.parametrize("fraud", FRAUDS)
 def test_a_fraud_is_noticed_by_both_verifiers(fraud: str) -> None:
-    heads = [(e.number, e.hash) for e in honest()]
+    heads = [Head(e.number, e.hash) for e in honest()]
     forged = FRAUDS[fraud]()
     assert verdicts(forged, heads) == (False, False)
     without = verdicts(forged, [])
@@ -304,7 +304,7 @@ def test_a_fraud_is_noticed_by_both_verifiers(fraud: str) -> None:
 
 def test_terms_that_all_members_signed_may_change() -> None:
     made = changed(*NAMES, budget=77)
-    assert verdicts(made, [(e.number, e.hash) for e in honest()]) == (True, True)
+    assert verdicts(made, [Head(e.number, e.hash) for e in honest()]) == (True, True)
     left = changed(*NAMES[:3], members={n: public_key(n) for n in NAMES[:3]})
     assert verdicts(left, []) == (True, True)
 
@@ -312,7 +312,7 @@ def test_terms_that_all_members_signed_may_change() -> None:
 def test_honest_histories_raise_no_alarm() -> None:
     for seed in range(HISTORIES):
         made = history(seed)
-        heads = [(e.number, e.hash) for e in made]
+        heads = [Head(e.number, e.hash) for e in made]
         for some in (heads, heads[::2], []):
             assert verdicts(made, some) == (True, True), seed
 

@@ -27,7 +27,7 @@ from motifair.consortium.store.ledger import ENTRIES, LINES, _entry_row, _line_r
 from motifair.errors import MotifairError
 from motifair.statements.accounts import Accounts
 from motifair.statements.entry import Entry
-from motifair.statements.verification import head_line, verify
+from motifair.statements.verification import Head, head_line, verify
 
 OPERATOR, THIEF = "operator", "bank-a"
 WANTED = 99_999_999_900
@@ -87,7 +87,7 @@ def test_who_has_no_key_of_the_operators_cannot_pay_itself(
     entries = make_run(operator=OPERATOR)
     write(place, entries)
     heads = tmp_path / "heads"
-    heads.write_text("".join(head_line(RUN, e.number, e.hash) for e in entries))
+    heads.write_text("".join(head_line(RUN, Head(e.number, e.hash)) for e in entries))
     before = call("ledger", "balance", "--ledger", place)
     assert before[0] == 0
     own = forged(entries, operator=public_key(named) if named else "")

@@ -19,6 +19,7 @@ from motifair.errors import MotifairError
 from motifair.statements.accounts import Accounts
 from motifair.statements.entry import Entry, Line
 from motifair.statements.verification import (
+    Head,
     Mismatch,
     Verdict,
     head_line,
@@ -28,7 +29,7 @@ from motifair.statements.verification import (
 )
 
 
-def verdict_of(place: str, heads: list[tuple[int, str]] | None = None, run: str = RUN) -> Verdict:
+def verdict_of(place: str, heads: list[Head] | None = None, run: str = RUN) -> Verdict:
     with open_ledger(place, write=False) as ledger:
         return verify_run(ledger, run, heads or ())
 
@@ -56,7 +57,7 @@ def with_line(entry: Entry, agent: str, **changes: object) -> Entry:
 def test_a_ledger_as_it_was_written_fits(place: str) -> None:
     entries = make_run(8)
     write(place, entries)
-    heads = [(e.number, e.hash) for e in entries]
+    heads = [Head(e.number, e.hash) for e in entries]
     assert verdict_of(place, heads) == Verdict(RUN, 9, 8, entries[-1].hash)
 
 
@@ -117,7 +118,7 @@ def test_settled_is_0_or_1_and_nothing_else(place: str, number: int, wrong: int)
     entries = make_run()
     write(place, entries)
     forge(place, f"UPDATE entries SET settled = {wrong} WHERE number = {number}")
-    heads = [(e.number, e.hash) for e in entries]
+    heads = [Head(e.number, e.hash) for e in entries]
     finding = mismatch_of(verdict_of(place, heads))
     assert (finding.number, finding.agent) == (number, "")
     assert finding.what == "settled is neither 0 nor 1"
@@ -192,7 +193,7 @@ def test_an_end_that_was_cut_off_is_noticed_by_who_kept_its_head(place: str) -> 
     write(place, entries)
     forge(place, *(f"DELETE FROM {t} WHERE number = 6" for t in ("lines", "entries")))
     assert verdict_of(place).fits
-    heads = [(e.number, e.hash) for e in entries]
+    heads = [Head(e.number, e.hash) for e in entries]
     finding = mismatch_of(verdict_of(place, heads))
     assert finding.number == 6
     assert "is missing: a member kept its hash" in finding.what
@@ -284,7 +285,7 @@ def test_a_chain_that_was_written_anew_by_the_rules_is_noticed_by_who_kept_a_hea
     other = make_run(5, seed=7)
     write(place, other)
     assert verdict_of(place).fits
-    finding = mismatch_of(verdict_of(place, [(3, entries[3].hash)]))
+    finding = mismatch_of(verdict_of(place, [Head(3, entries[3].hash)]))
     assert finding.number == 3
     assert "a member kept a different hash" in finding.what
 
@@ -355,7 +356,7 @@ def test_a_round_before_any_terms_is_named() -> None:
 
 def test_no_entries_fit_unless_a_member_kept_one() -> None:
     assert verify([]).fits
-    assert mismatch_of(verify([], [(0, "ab" * 32)])).number == 0
+    assert mismatch_of(verify([], [Head(0, "ab" * 32)])).number == 0
 
 
 def test_members_may_join_leave_and_change_their_keys_between_rounds() -> None:
@@ -393,8 +394,9 @@ def test_a_rejected_upload_needs_no_signature_but_a_signature_must_be_good() -> 
 
 def test_heads_are_kept_line_by_line_and_read_back(tmp_path: Path) -> None:
     path = tmp_path / "heads"
-    path.write_text(head_line("r", 0, "ab") + head_line("ü", 3, "cd") + head_line("r", 1, "ef"))
-    assert read_heads(path) == ({"r": [(0, "ab"), (1, "ef")], "ü": [(3, "cd")]}, [])
+    kept = {"r": [Head(0, "ab"), Head(1, "ef", "01")], "ü": [Head(3, "cd")]}
+    path.write_text("".join(head_line(run, head) for run in kept for head in kept[run]))
+    assert read_heads(path) == (kept, [])
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -403,7 +405,7 @@ def test_a_line_of_heads_that_a_full_disk_tore_is_named_and_the_rest_compared(
 ) -> None:
     entries, path, place = make_run(), tmp_path / "heads.jsonl", str(tmp_path / "ledger.sqlite")
     write(place, entries)
-    lines = [head_line(RUN, e.number, e.hash) for e in entries]
+    lines = [head_line(RUN, Head(e.number, e.hash)) for e in entries]
     path.write_text("".join(lines[:2]) + lines[2][:20] + "\n" * whole + "".join(lines[3:]))
     command = ["ledger", "verify", "--ledger", place, "--heads", str(path)]
     ended = CliRunner().invoke(app, command)
@@ -440,4 +442,4 @@ def test_what_is_no_file_of_heads_is_said(tmp_path: Path, text: str) -> None:
 
 def test_heads_of_two_histories_are_refused() -> None:
     with pytest.raises(MotifairError, match="two hashes for entry 1"):
-        verify(make_run(2), [(1, "aa"), (1, "bb")])
+        verify(make_run(2), [Head(1, "aa"), Head(1, "bb")])

@@ -42,7 +42,7 @@ from motifair.learning.randomness import stream_keys
 from motifair.methods import make_method
 from motifair.statements.entry import AgreedTerms, terms_digest
 from motifair.statements.signatures import is_signed
-from motifair.statements.verification import head_line, signed_message
+from motifair.statements.verification import Head, head_line, signed_message
 
 logger = logging.getLogger(__name__)
 
@@ -150,6 +150,9 @@ class MemberAgent:
             raise MotifairError(OTHER_TERMS)
         if download.task not in (JOIN, JUDGE, TRAIN, FINISH, AGREE):
             raise MotifairError(f"there is no task '{download.task}'")
+        receipt = (self.operator, download.receipt, download.head.encode())
+        if self.operator and download.task in (TRAIN, FINISH) and not is_signed(*receipt):
+            raise MotifairError(f"{OTHER_TERMS}: the ledger's head is not signed by the operator")
 
     def _agree(self, download: Download) -> bytes:
         """Sign terms that were changed if they are those in this member's kit.
@@ -316,7 +319,8 @@ class MemberAgent:
             with (self.folder / HEADS).open("a") as file:
                 if _torn(self.folder / HEADS):  # the disk was full: that line alone is lost
                     file.write("\n")
-                file.write(head_line(download.run, download.number, download.head))
+                head = Head(download.number, download.head, download.receipt)
+                file.write(head_line(download.run, head))
                 file.flush()
                 os.fsync(file.fileno())
 

@@ -52,6 +52,7 @@ def rebuild(
         checkpoint = recompute(terms, read, entry, checkpoint, accounts)
         if checkpoint.entry.hash != entry.hash:
             raise MotifairError(f"The uploads of round {entry.round} do not give its entry.")
+        checkpoint = checkpoint.under(entry)  # members signed what they were sent
         accounts.add(entry)
     assert checkpoint is not None
     return checkpoint

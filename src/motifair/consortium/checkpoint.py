@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -41,7 +41,9 @@ def save_checkpoint(folder: Path, checkpoint: RunCheckpoint) -> None:
         if j.summary is not None:
             tensors[f"fingerprints.{j.name}"] = torch.from_numpy(j.summary.fingerprints)
             tensors[f"wiring.{j.name}"] = torch.from_numpy(j.summary.wiring)
-    about = {"format": FORMAT, "roster": json.dumps(roster), "entry": checkpoint.entry.to_json()}
+    entry = checkpoint.entry
+    about = {"format": FORMAT, "roster": json.dumps(roster), "entry": entry.to_json()}
+    about["signature"] = entry.signature
     write_tensors(folder / f"position-{checkpoint.entry.number:06}.safetensors", tensors, about)
     for path in positions(folder)[:-KEPT]:
         path.unlink()
@@ -83,7 +85,7 @@ def _load(path: Path) -> RunCheckpoint:
         roster,
         ServerState(**{name: tensors[f"server.{name}"] for name in _STATE}, memory={}),
         {j.name: tensors[f"task.{j.name}"].numpy().tobytes() for j in roster},
-        Entry.from_json(about["entry"]),
+        replace(Entry.from_json(about["entry"]), signature=about["signature"]),
     )
     if checkpoint.digest != checkpoint.entry.position:
         raise DamagedFileError(f"{path} is not the position that its entry names; {FIX}.")

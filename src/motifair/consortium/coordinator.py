@@ -100,10 +100,13 @@ class RunCheckpoint:
 
     def under(self, entry: Entry) -> Self:
         """Return the checkpoint with the entry of a ledger, which all its tasks name."""
-        tasks = {
-            name: replace(Download.decode(task), head=entry.hash).encode()
-            for name, task in self.tasks.items()
-        }
+
+        def named(task: bytes) -> bytes:
+            number, head, receipt = entry.number, entry.hash, entry.signature
+            download = Download.decode(task)
+            return replace(download, number=number, head=head, receipt=receipt).encode()
+
+        tasks = {name: named(task) for name, task in self.tasks.items()}
         return replace(self, entry=entry, tasks=tasks)
 
     @cached_property
@@ -556,11 +559,8 @@ def _checkpoint(
 ) -> RunCheckpoint:
     """Return a checkpoint whose entry names its digest, and whose tasks name that entry."""
     entry = replace(entry, position=_position(roster, server, tasks))
-    sent = {
-        name: replace(task, number=entry.number, head=entry.hash).encode()
-        for name, task in tasks.items()
-    }
-    return RunCheckpoint(roster, server, sent, entry)
+    sent = {name: task.encode() for name, task in tasks.items()}
+    return RunCheckpoint(roster, server, sent, entry).under(entry)
 
 
 def _position(
@@ -570,7 +570,7 @@ def _position(
     tensors = {name: t for name, t in vars(server).items() if name != "memory"}
     about = {}
     for j in roster:
-        task = replace(tasks[j.name], number=-1, head="")
+        task = replace(tasks[j.name], number=-1, head="", receipt="")
         about[j.name] = f"{j.graphs} {digest(task.encode())} {json.dumps(j.motifs)}"
         if j.summary is not None:
             tensors[f"fingerprints.{j.name}"] = torch.from_numpy(j.summary.fingerprints)

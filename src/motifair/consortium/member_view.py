@@ -44,8 +44,8 @@ class Member:
         rounds = f"answered {self.answered} of {self.terms.config.rounds} rounds"
         kept = f"{len(self.heads)} heads of the ledger kept"
         if self.heads:
-            number, hash_ = self.heads[-1]
-            kept += f", the last of entry {number}, {hash_}"
+            last = self.heads[-1]
+            kept += f", the last of entry {last.number}, {last.hash}"
         return f"{self.name} in federation {self.terms.name}, run {self.run}: {rounds}; {kept}."
 
     def to_json(self) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class Member:
             "run": self.run,
             "answered": self.answered,
             "rounds": self.terms.config.rounds,
-            "heads": [{"number": number, "hash": hash_} for number, hash_ in self.heads],
+            "heads": [head._asdict() for head in self.heads],
         }
 
 

@@ -138,11 +138,23 @@ class RunDriver:
 
     def _change(self, checkpoint: RunCheckpoint) -> RunCheckpoint:
         """Let new members join and all sign; return the checkpoint with the new terms."""
+        accounts = self._accounts()
+        self._refuse_other_graphs(checkpoint, accounts)
         before = {j.name for j in checkpoint.roster}
         joined = self._join([n for n in self.coordinator.terms.members if n not in before])
-        accounts = self._accounts()
         signatures = self._consent(accounts) if accounts.agreed.operator else {}
         return self._save(self.coordinator.change(checkpoint, joined, accounts, signatures))
+
+    def _refuse_other_graphs(self, checkpoint: RunCheckpoint, accounts: Accounts) -> None:
+        """Refuse terms under which a run's model or fingerprints could not go on."""
+        terms, shared = self.coordinator.terms, self.coordinator.shared
+        then = terms.as_agreed(accounts.agreed)
+        same = (then.name, then.schema) == (terms.name, terms.schema)
+        if not same or shared.stop - shared.start != len(checkpoint.server.weights):
+            raise MotifairError(
+                f"The federation's name, the schema of its graphs and the shape of its model are "
+                f"fixed within a run; put back those of {self.coordinator.run}, or start a new run."
+            )
 
     def _consent(self, accounts: Accounts) -> dict[str, str]:
         """Ask all members to sign the changed terms; refuse to continue without one of them."""
@@ -203,7 +215,9 @@ class RunDriver:
             self.live.ended()
 
     def _save(self, checkpoint: RunCheckpoint) -> RunCheckpoint:
-        """Save a checkpoint, append its entry to the ledger, and return it."""
+        """Sign a checkpoint's entry, save it, append the entry to the ledger, and return it."""
+        if self.sign is not None:
+            checkpoint = checkpoint.under(checkpoint.entry.signed(self.sign))
         save_checkpoint(self.folder, checkpoint)
         self._append(checkpoint.entry)
         return checkpoint
@@ -227,8 +241,9 @@ class RunDriver:
         valid = {name: replies[name] for name in accepted}
         self._retain(checkpoint.round + 1, valid, checkpoint.tasks)
         new, _ = self.coordinator.next(checkpoint, accounts, accepted, rejected, absent)
-        accounts.add(self._save(new).entry)
-        return new
+        saved = self._save(new)
+        accounts.add(saved.entry)
+        return saved
 
     def _quorum(self, checkpoint: RunCheckpoint) -> tuple[dict[str, bytes], dict[str, str]]:
         """Ask for the uploads of a round until enough are valid; return them, and who is absent.
@@ -276,12 +291,11 @@ class RunDriver:
         write_json(self.folder / RESULT, result)
 
     def _append(self, entry: Entry) -> None:
-        """Append an entry to the ledger, signed; retry while it is unavailable."""
-        signed = entry if self.sign is None else entry.signed(self.sign)
+        """Append an entry to the ledger; retry while it is unavailable."""
         end, pause = time.monotonic() + PATIENCE, 0.2
         while True:
             try:
-                self.ledger.append(signed)
+                self.ledger.append(entry)
                 break
             except LedgerUnavailable:
                 if time.monotonic() > end:

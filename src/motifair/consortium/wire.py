@@ -88,8 +88,9 @@ class _Record:
 class Download(_Record):
     """A task for one agent: its reward `(D,)` and the share of its own step to keep (`retained`),
     the prototypes `(k, H)` of its motifs and which of them exist (`active`, `(k,)`), and number and
-    hash of the last entry of the ledger (`head`). `weights` `(D,)` replaces the shared part of its
-    model, for an agent that was absent; `models` `(n, D)` are those of its peers that it judges.
+    hash of the last entry of the ledger (`head`), with the operator's signature of that hash in hex
+    (`receipt`). `weights` `(D,)` replaces the shared part of its model, for an agent that was
+    absent; `models` `(n, D)` are those of its peers that it judges.
 
     `terms` is the digest of the agreed terms. `changed` are the terms, as for the ledger, that a
     member is asked to sign after a change.
@@ -99,6 +100,7 @@ class Download(_Record):
     changed: str = ""
     number: int = -1
     head: str = ""
+    receipt: str = ""
     retained: float = 1.0
     reward: Floats | None = None
     prototypes: Floats | None = None

@@ -89,7 +89,8 @@ class AgreedTerms:
         for name in ("budget", "digits", "max_penalty", "max_total_penalty", "rounds", "quorum"):
             if not _is_count(getattr(self, name)):
                 yield f"{name} of the terms is not a whole number of at least 0"
-        if not isinstance(self.conditions, dict):
+        conditions: Any = self.conditions
+        if not isinstance(conditions, dict):
             yield "the conditions of the terms are not named"
         if self.pays not in PAYS:
             yield f"pays of the terms is neither {' nor '.join(PAYS)}"

@@ -8,14 +8,23 @@ from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from motifair.errors import MotifairError
 from motifair.statements.accounts import Accounts
 from motifair.statements.entry import AgreedTerms, Entry, Line, decimal, terms_digest
 
-Head = tuple[int, str]
 NOT_SIGNED = "it is not signed by the operator"
+
+
+class Head(NamedTuple):
+    """Number and hash of an entry that a member kept, and the operator's signature of that hash in
+    hex (a receipt), '' if it has none.
+    """
+
+    number: int
+    hash: str
+    receipt: str = ""
 
 
 class EntrySource(Protocol):
@@ -85,14 +94,15 @@ class _MismatchError(Exception):
 class Verification:
     """Verifies the chain of one run entry by entry, by recomputing every entry.
 
-    `heads` are pairs (number, hash) that a member kept: they show if a whole chain was rewritten or
-    truncated; None if there is no file of them. `operator` is the public key that entries must be
-    signed with; '' accepts the first one that the terms name.
+    `heads` are those that a member kept: they show if a whole chain was rewritten or truncated;
+    None if there is no file of them. `operator` is the public key that entries must be signed with;
+    '' accepts the first one that the terms name.
     """
 
     def __init__(self, run: str, heads: Iterable[Head] | None = None, operator: str = "") -> None:
-        self.kept = dict(_agreed(heads or ()))
+        self.kept = {head.number: head for head in _agreed(heads or ())}
         self.reach = None if heads is None else max(self.kept, default=-1)
+        self.receipts = sum(_is_receipt(head, operator) for head in self.kept.values())
         self.operator = operator
         self.signed_from = 0
         self.books = Accounts(run)
@@ -107,7 +117,7 @@ class Verification:
         if self.finding is not None:
             return False
         try:
-            _check(entry, books, self.kept)
+            _check(entry, books, self.kept, self.operator)
             _check_operator(entry, books, self.operator)
             _check_consent(entry, books)
             books.add(entry)
@@ -125,7 +135,8 @@ class Verification:
         books, finding = self.books, self.finding
         missing = min(self.kept, default=None)
         if finding is None and missing is not None:
-            what = f"is missing: a member kept its hash {self.kept[missing][:16]}"
+            head = self.kept[missing]
+            what = f"is missing: {_whose(head, self.operator)} its hash {head.hash[:16]}"
             finding = Mismatch(missing, None, "", what)
         if finding is None and self.operator and books.entries == self.signed_from > 0:
             finding = Mismatch(0, 0, "", NOT_SIGNED)
@@ -154,6 +165,8 @@ class Verification:
             many = "1 later entry was" if later == 1 else f"{later} later entries were"
             rest = f"; {many} not compared" if later else ""
             yield f"the heads reach entry {self.reach} of {last}{rest}"
+            if self.operator:
+                yield f"{self.receipts} of the heads are receipts that the operator signed"
 
     def _about_signatures(self) -> Iterator[str]:
         key, first = self.books.agreed.operator, self.signed_from
@@ -177,8 +190,8 @@ def verify(
 ) -> Verdict:
     """Verify the entries of one run, each recomputed from its recorded values.
 
-    `heads` are (number, hash) pairs that a member kept, `operator` is the public key (PEM) that
-    entries must be signed with; both are optional. Return a `Verdict`.
+    `heads` are those that a member kept, `operator` is the public key (PEM) that entries must be
+    signed with; both are optional. Return a `Verdict`.
 
     >>> from motifair.statements.accounts import Accounts
     >>> from motifair.statements.entry import AgreedTerms
@@ -212,29 +225,40 @@ def verify_run(
 def _agreed(heads: Iterable[Head]) -> Iterator[Head]:
     """Refuse heads that contradict each other: they belong to two histories."""
     seen: dict[int, str] = {}
-    for number, digest in heads:
-        if seen.setdefault(number, digest) != digest:
+    for head in heads:
+        if seen.setdefault(head.number, head.hash) != head.hash:
             raise MotifairError(
-                f"The heads name two hashes for entry {number}: {seen[number][:16]} and "
-                f"{digest[:16]}. The server sent its members different histories."
+                f"The heads name two hashes for entry {head.number}: {seen[head.number][:16]} and "
+                f"{head.hash[:16]}. The server sent its members different histories."
             )
-        yield number, digest
+        yield head
 
 
-def _check(entry: Entry, books: Accounts, kept: Mapping[int, str]) -> None:
+def _is_receipt(head: Head, operator: str) -> bool:
+    return bool(operator) and _is_signed(operator, head.receipt, head.hash.encode())
+
+
+def _whose(head: Head, operator: str) -> str:
+    """Say who vouches for a head: the operator itself, if it signed it."""
+    return "the operator signed a receipt for" if _is_receipt(head, operator) else "a member kept"
+
+
+def _check(entry: Entry, books: Accounts, kept: Mapping[int, Head], operator: str) -> None:
     """Verify one entry; check first that it was not changed in place."""
     if entry.run != books.run:
         raise _MismatchError(f"it belongs to run {entry.run}, not to {books.run}")
     for agent, flaw in entry.flaws():
         raise _MismatchError(flaw, agent)
-    _check_hashes(entry, books, kept)
+    _check_hashes(entry, books)
+    if (head := kept.get(entry.number)) and head.hash != entry.hash:
+        raise _MismatchError(f"{_whose(head, operator)} a different hash of it, {head.hash[:16]}")
     if entry.kind == "terms":
         _check_terms(entry, books)
     else:
         _check_round(entry, books)
 
 
-def _check_hashes(entry: Entry, books: Accounts, kept: Mapping[int, str]) -> None:
+def _check_hashes(entry: Entry, books: Accounts) -> None:
     for line in entry.lines:
         if line.recorded not in (None, entry.line_hash(line)):
             raise _MismatchError(
@@ -248,8 +272,6 @@ def _check_hashes(entry: Entry, books: Accounts, kept: Mapping[int, str]) -> Non
         raise _MismatchError(
             f"its `previous` is not the hash of the entry before it, {books.head[:16]}"
         )
-    if kept.get(entry.number, entry.hash) != entry.hash:
-        raise _MismatchError(f"a member kept a different hash of it, {kept[entry.number][:16]}")
 
 
 def _check_members(entry: Entry, books: Accounts) -> None:
@@ -361,14 +383,14 @@ def _is_signed(key: str, signature: str, message: bytes) -> bool:
     return is_signed(key, signature, message)
 
 
-def head_line(run: str, number: int, digest: str) -> str:
+def head_line(run: str, head: Head) -> str:
     """Return a line of a member's file of heads."""
-    return json.dumps({"run": run, "number": number, "hash": digest}) + "\n"
+    return json.dumps({"run": run, **head._asdict()}) + "\n"
 
 
 def read_heads(path: Path) -> tuple[dict[str, list[Head]], list[int]]:
-    """Read a member's file of heads: for each run, pairs (number, hash) of entries; and the numbers
-    of the lines that cannot be read, as a full disk leaves them.
+    """Read a member's file of heads, by run, and the numbers of the lines that cannot be read, as a
+    full disk leaves them.
     """
     heads: dict[str, list[Head]] = {}
     damaged = []
@@ -379,7 +401,7 @@ def read_heads(path: Path) -> tuple[dict[str, list[Head]], list[int]]:
     for place, text in enumerate(lines, 1):
         try:
             kept = json.loads(text)
-            head = int(kept["number"]), str(kept["hash"])
+            head = Head(int(kept["number"]), str(kept["hash"]), str(kept.get("receipt", "")))
             heads.setdefault(str(kept["run"]), []).append(head)
         except (ValueError, KeyError, TypeError, RecursionError):
             damaged.append(place)

@@ -16,7 +16,7 @@ from motifair.cli.ledger import ledger_app
 from motifair.consortium.store.export import decimal
 from motifair.errors import MotifairError
 from motifair.statements.entry import Entry
-from motifair.statements.verification import head_line, verify
+from motifair.statements.verification import Head, head_line, verify
 
 
 def call(*words: str) -> Result:
@@ -80,12 +80,15 @@ def test_heads_show_what_is_missing_even_a_whole_run(tmp_path: Path) -> None:
     place, entries = str(tmp_path / "ledger.sqlite"), make_run(3)
     write(place, entries[:3])
     heads = tmp_path / "heads"
-    heads.write_text("".join(head_line(RUN, e.number, e.hash) for e in entries[:3]))
+    heads.write_text("".join(head_line(RUN, Head(e.number, e.hash)) for e in entries[:3]))
     assert "rounds, verified" in said("verify", "--ledger", place, "--heads", str(heads))
     for kept, words in (
-        (head_line(RUN, 3, entries[3].hash), f"{RUN}: entry 3: is missing"),
-        (head_line("gone", 5, "ab" * 32), "gone: entry 5: is missing"),
-        (head_line(RUN, 1, "cd" * 32), f"{RUN}: entry 1, round 1: a member kept a different hash"),
+        (head_line(RUN, Head(3, entries[3].hash)), f"{RUN}: entry 3: is missing"),
+        (head_line("gone", Head(5, "ab" * 32)), "gone: entry 5: is missing"),
+        (
+            head_line(RUN, Head(1, "cd" * 32)),
+            f"{RUN}: entry 1, round 1: a member kept a different hash",
+        ),
     ):
         heads.write_text(kept)
         result = call("verify", "--ledger", place, "--heads", str(heads))
@@ -105,7 +108,7 @@ def test_it_is_said_how_far_heads_reach(tmp_path: Path) -> None:
         (entries, "the heads reach entry 5 of 5\n"),
         ([], nothing),
     ):
-        heads.write_text("".join(head_line(RUN, e.number, e.hash) for e in kept))
+        heads.write_text("".join(head_line(RUN, Head(e.number, e.hash)) for e in kept))
         printed = said("verify", "--ledger", place, "--heads", str(heads))
         assert f"{RUN}: {words}" in printed
         assert f"other: {nothing}" in printed

@@ -40,7 +40,7 @@ class RunIndex:
         self.seen_in: dict[str, int] = {}
         self.aligned = "alignment"
         self.settled = 0  # units that settled rounds paid
-        self.read: Head = (-1, GENESIS)  # the last entry that was read, verified or not
+        self.read: tuple[int, str] = (-1, GENESIS)  # the last entry that was read, verified or not
 
     def add(self, entry: Entry) -> None:
         """Add an entry."""

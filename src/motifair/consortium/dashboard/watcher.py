@@ -232,7 +232,8 @@ def known_heads(index: RunIndex | None) -> list[Head]:
     if index is None:
         return []
     books = index.verification.books
-    return [*index.verification.kept.items()] or [(books.entries - 1, books.head)][: books.entries]
+    last = [Head(books.entries - 1, books.head)][: books.entries]
+    return [*index.verification.kept.values()] or last
 
 
 @contextmanager
