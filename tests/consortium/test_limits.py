@@ -158,6 +158,22 @@ def test_who_sends_next_to_nothing_is_not_paid_for_the_round(share: float) -> No
     assert not any("not paid" in text or "count in" in text for text in plain.sentences)
 
 
+def test_an_update_that_was_sent_before_is_not_paid_again() -> None:
+    first: dict[str, Any] = {}
+
+    def again(task: Download, upload: Upload) -> Upload:
+        """Send one update for ever, under each round's name."""
+        if upload.update is None:
+            return upload
+        return replace(upload, update=first.setdefault("update", upload.update))
+
+    world = ran(again, rounds=4)
+    assert [world.line(r, CHEAT).status for r in (1, 2, 3, 4)] == ["present", *["rejected"] * 3]
+    assert world.line(3, CHEAT).reason == "the same update as in an earlier round"
+    assert all(world.line(r, CHEAT).payoff <= 0 for r in (2, 3, 4))
+    assert {x.status for e in world.rounds() for x in e.lines if x.agent != CHEAT} == {"present"}
+
+
 @pytest.mark.slow
 def test_claiming_graphs_without_number_is_claiming_twice_as_many_as_the_others() -> None:
     def claim(graphs: int) -> Change:

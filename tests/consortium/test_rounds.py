@@ -580,9 +580,7 @@ def test_terms_that_a_member_did_not_get_are_not_signed_and_nothing_is_written()
     later = World(world.folder, few(money={"budget": "999999.00"}))
     with later.server() as drive:
         kept = replace(drive, transport=InProcess(world.handlers()))
-        with pytest.raises(
-            MotifairError, match=r"'bank-a' did not sign the changed terms \(the se"
-        ):
+        with pytest.raises(MotifairError, match=r"'bank-a' did not sign .* \(the server's"):
             kept()
     assert world.entries() == before
 

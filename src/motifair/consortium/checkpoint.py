@@ -43,7 +43,7 @@ def save_checkpoint(folder: Path, checkpoint: RunCheckpoint) -> None:
             tensors[f"wiring.{j.name}"] = torch.from_numpy(j.summary.wiring)
     entry = checkpoint.entry
     about = {"format": FORMAT, "roster": json.dumps(roster), "entry": entry.to_json()}
-    about["signature"] = entry.signature
+    about |= {"signature": entry.signature, "updates": json.dumps(dict(checkpoint.updates))}
     write_tensors(folder / f"position-{checkpoint.entry.number:06}.safetensors", tensors, about)
     for path in positions(folder)[:-KEPT]:
         path.unlink()
@@ -86,6 +86,7 @@ def _load(path: Path) -> RunCheckpoint:
         ServerState(**{name: tensors[f"server.{name}"] for name in _STATE}, memory={}),
         {j.name: tensors[f"task.{j.name}"].numpy().tobytes() for j in roster},
         replace(Entry.from_json(about["entry"]), signature=about["signature"]),
+        {name: tuple(sent) for name, sent in json.loads(about["updates"]).items()},
     )
     if checkpoint.digest != checkpoint.entry.position:
         raise DamagedFileError(f"{path} is not the position that its entry names; {FIX}.")

@@ -84,14 +84,15 @@ class JoinedMember:
 
 @dataclass(frozen=True)
 class RunCheckpoint:
-    """State of a run: members, the server's state, the tasks of the next round by agent, and the
-    last entry of the ledger.
+    """State of a run: members, the server's state, the tasks of the next round by agent, the last
+    entry of the ledger, and the digests of all updates that were accepted of each member.
     """
 
     roster: tuple[JoinedMember, ...]
     server: ServerState
     tasks: Mapping[str, bytes]
     entry: Entry
+    updates: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def round(self) -> int:
@@ -113,7 +114,7 @@ class RunCheckpoint:
     def digest(self) -> str:
         """SHA-256 of the checkpoint without its entry, which holds this digest."""
         tasks = {name: Download.decode(task) for name, task in self.tasks.items()}
-        return _position(self.roster, self.server, tasks)
+        return _position(self.roster, self.server, tasks, self.updates)
 
 
 class Coordinator:
@@ -188,7 +189,7 @@ class Coordinator:
         nothing = torch.zeros(len(roster), len(state.weights))
         downloads = Downloads(nothing, torch.ones(len(roster)), *server.for_agents(state))
         tasks = self._tasks(roster, state, downloads, entry, set())
-        return _checkpoint(roster, state, tasks, entry)
+        return _checkpoint(roster, state, tasks, entry, {})
 
     def proposals(self, accounts: Accounts) -> dict[str, bytes]:
         """Return the tasks that ask all members to sign the changed terms."""
@@ -233,7 +234,7 @@ class Coordinator:
         for name in stayed:  # their pending rewards are still to be sent
             pending, task = Download.decode(checkpoint.tasks[name]), tasks[name]
             tasks[name] = replace(pending, task=task.task, terms=task.terms)
-        return _checkpoint(roster, state, tasks, entry)
+        return _checkpoint(roster, state, tasks, entry, checkpoint.updates)
 
     def _carry_over(
         self, checkpoint: RunCheckpoint, roster: Sequence[JoinedMember], server: Server
@@ -328,6 +329,16 @@ class Coordinator:
             for k in unusual.nonzero().flatten().tolist()
         }
 
+    def replayed(
+        self, checkpoint: RunCheckpoint, accepted: Mapping[str, Accepted]
+    ) -> dict[str, str]:
+        """Return the reasons to reject updates that their members sent in an earlier round."""
+        return {
+            name: "the same update as in an earlier round"
+            for name, a in accepted.items()
+            if _update_digest(a.upload) in checkpoint.updates.get(name, ())
+        }
+
     def next(
         self,
         checkpoint: RunCheckpoint,
@@ -360,7 +371,10 @@ class Coordinator:
         away = {j.name for j in roster if idle or j.name not in accepted}
         behind = away if self.method.returning == "server" else lost
         tasks = self._tasks(roster, state, downloads, entry, behind)
-        return _checkpoint(roster, state, tasks, entry), record
+        updates = dict(checkpoint.updates)
+        for name, a in accepted.items():
+            updates[name] = (*updates.get(name, ()), _update_digest(a.upload))
+        return _checkpoint(roster, state, tasks, entry, updates), record
 
     def server(self, roster: Sequence[JoinedMember]) -> Server:
         """Return the server for these members."""
@@ -556,22 +570,33 @@ def _checkpoint(
     server: ServerState,
     tasks: Mapping[str, Download],
     entry: Entry,
+    updates: Mapping[str, tuple[str, ...]],
 ) -> RunCheckpoint:
     """Return a checkpoint whose entry names its digest, and whose tasks name that entry."""
-    entry = replace(entry, position=_position(roster, server, tasks))
+    kept = {j.name: updates[j.name] for j in roster if j.name in updates}
+    entry = replace(entry, position=_position(roster, server, tasks, kept))
     sent = {name: task.encode() for name, task in tasks.items()}
-    return RunCheckpoint(roster, server, sent, entry).under(entry)
+    return RunCheckpoint(roster, server, sent, entry, kept).under(entry)
+
+
+def _update_digest(upload: Upload) -> str:
+    """Return a digest of what an agent trained, which does not depend on round and head."""
+    return digest(_tensor(upload.update).numpy().tobytes())
 
 
 def _position(
-    roster: Sequence[JoinedMember], server: ServerState, tasks: Mapping[str, Download]
+    roster: Sequence[JoinedMember],
+    server: ServerState,
+    tasks: Mapping[str, Download],
+    updates: Mapping[str, tuple[str, ...]],
 ) -> str:
     """Return the digest of a position; tasks count without the entry that they name."""
     tensors = {name: t for name, t in vars(server).items() if name != "memory"}
     about = {}
     for j in roster:
         task = replace(tasks[j.name], number=-1, head="", receipt="")
-        about[j.name] = f"{j.graphs} {digest(task.encode())} {json.dumps(j.motifs)}"
+        sent = " ".join(updates.get(j.name, ()))
+        about[j.name] = f"{j.graphs} {digest(task.encode())} {json.dumps(j.motifs)} {sent}"
         if j.summary is not None:
             tensors[f"fingerprints.{j.name}"] = torch.from_numpy(j.summary.fingerprints)
             tensors[f"wiring.{j.name}"] = torch.from_numpy(j.summary.wiring)

@@ -272,6 +272,7 @@ class RunDriver:
         """Return the valid uploads, and the reasons for rejecting the others."""
         accepted, rejected = self.coordinator.collect(checkpoint.tasks, replies, checkpoint.roster)
         rejected |= self.coordinator.unusual_lengths(checkpoint.roster, accepted)
+        rejected |= self.coordinator.replayed(checkpoint, accepted)
         return {name: a for name, a in accepted.items() if name not in rejected}, rejected
 
     def _finish(self, checkpoint: RunCheckpoint) -> None:
