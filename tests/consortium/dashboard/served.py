@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import books
-import uvicorn
 from starlette.testclient import TestClient
 
 from motifair.consortium.dashboard.access import Access
 from motifair.consortium.dashboard.app import make_app
 from motifair.consortium.dashboard.guard import LOOPBACK
-from motifair.consortium.dashboard.serve import DashboardServer
+from motifair.consortium.dashboard.serve import DashboardServer, server_config
 from motifair.consortium.dashboard.watcher import Watcher
 from motifair.consortium.store.ledger import open_ledger
 from motifair.statements.accounts import Accounts
@@ -46,14 +45,17 @@ def client(
 
 @contextmanager
 def served(
-    place: str, access: Access | None = None, runs: Path | None = None, port: int = 0
+    place: str,
+    access: Access | None = None,
+    runs: Path | None = None,
+    port: int = 0,
+    **options: Any,
 ) -> Iterator[str]:
     """Listen on a free port; yields the address."""
     watcher = Watcher(place, runs)
     app = make_app(watcher, access or Access(), LOOPBACK)
-    config = uvicorn.Config(
-        app, host="127.0.0.1", port=port, log_level="warning", timeout_graceful_shutdown=1
-    )
+    options = {"host": "127.0.0.1", "port": port, "timeout_graceful_shutdown": 1} | options
+    config = server_config(app, **options)
     server = DashboardServer(config, watcher)
     thread = threading.Thread(target=server.run)
     thread.start()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import books
 import httpx
@@ -22,9 +25,12 @@ from motifair.consortium.dashboard.access import (
     read_agent_tokens,
     read_token,
 )
+from motifair.consortium.dashboard.api import ONE_AGENTS_STREAMS
+from motifair.consortium.dashboard.connections import bounded_protocol
 from motifair.errors import MotifairError
 
 RUN = books.RUN
+HALVES = (b"", b"GET / HT", b"POST /login HTTP/1.1\r\nContent-Length: 9\r\n\r\n")
 OWN = f"/api/runs/{RUN}/statements/bank-a"
 OTHERS = f"/api/runs/{RUN}/statements/bank-b"
 MATRIX = [  # path, who has no token, bank-a, the operator
@@ -189,12 +195,53 @@ def test_a_form_on_another_page_is_refused(asking: TestClient, headers: dict[str
     assert "set-cookie" not in answer.headers
 
 
-def test_who_keeps_on_guessing_has_to_wait(asking: TestClient) -> None:
-    for k in range(access_module.MOST_FAILED):
-        assert log_in(asking, f"a-guess-{k}").headers["location"] == "/login?failed=true"
-    assert log_in(asking, OPERATOR).status_code == 429
-    for path in ("/api/runs", "/"):
-        assert asking.get(path, headers=bearer(OPERATOR)).status_code == 429
+def test_who_keeps_on_guessing_has_to_wait_and_locks_nobody_out(asking: TestClient) -> None:
+    def guess(k: int) -> httpx.Response:
+        return log_in(asking, f"a-guess-{k}", **{"X-Forwarded-For": f"10.0.0.{k}"})
+
+    for k in range(access_module.MOST_FAILED - 1):
+        assert guess(k).headers["location"] == "/login?failed=true"
+    assert [guess(k).status_code for k in range(20, 25)] == [429] * 5
+    assert asking.get("/api/runs", headers=bearer("a-guess")).status_code == 429
+    assert asking.get("/api/runs", headers=bearer(OPERATOR)).status_code == 200
+    assert log_in(asking, TOKENS["bank-a"]).headers["location"] == "/"
+
+
+def test_an_agents_streams_are_its_own(tmp_path: Path) -> None:
+    place = str(tmp_path / "ledger.sqlite")
+    books.write(place, books.make_run(rounds=1))
+    streams: list[Iterator[str]] = []
+    with served(place, token_access()) as at, httpx.Client() as http, ExitStack() as stack:
+
+        def listen(token: str) -> int:
+            answer = stack.enter_context(
+                http.stream("GET", f"{at}/api/events", headers=bearer(token))
+            )
+            if answer.status_code == 200:
+                streams.append(answer.iter_lines())
+                next(streams[-1])  # it counts from its first line on
+            return answer.status_code
+
+        opened = [listen(TOKENS["bank-a"]) for _ in range(ONE_AGENTS_STREAMS + 2)]
+        assert opened == [200] * ONE_AGENTS_STREAMS + [429, 429]
+        assert listen(TOKENS["bank-b"]) == 200
+        assert listen(OPERATOR) == 200
+
+
+def test_half_open_connections_are_closed_and_nobody_waits_for_them(tmp_path: Path) -> None:
+    place = str(tmp_path / "ledger.sqlite")
+    books.write(place, books.make_run(rounds=1))
+    with served(place, http=bounded_protocol(most=30, within=1.0)) as at, ExitStack() as stack:
+        address = urlsplit(at)
+        for k in range(120):
+            half = socket.create_connection((str(address.hostname), int(address.port or 0)))
+            stack.callback(half.close)
+            half.sendall(HALVES[k % 3])
+        assert httpx.get(f"{at}/api/runs").status_code == 200
+        half.settimeout(10)
+        with suppress(ConnectionResetError):  # also the newest is closed, after a second
+            while half.recv(1000):
+                pass
 
 
 def test_a_stream_ends_with_its_session(tmp_path: Path) -> None:

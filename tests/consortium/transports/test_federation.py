@@ -31,7 +31,9 @@ def federation(tmp_path_factory):
         # where the sites find `agents`
         patch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
         try:
-            made.start_server()
+            with pytest.MonkeyPatch.context() as small:  # sites that cheat have no such limit
+                small.setenv("NVFLARE_STREAMING_MAX_BLOB_SIZE", "10000000")
+                made.start_server()
             with ThreadPoolExecutor() as pool:
                 list(pool.map(made.start_site, MEMBERS))
             yield made
@@ -73,7 +75,11 @@ def everybody(t):
 def rounds(federation):
     """One segment in which each site misbehaves once: by round."""
     federation.misbehave(
-        {"b": {"2": ["raise", 0]}, "c": {"3": ["grow", 2_000_000]}, "a": {"4": ["sleep", 4.5]}}
+        {
+            "b": {"2": ["raise", 0], "6": ["grow", 20_000_000]},
+            "c": {"3": ["grow", 2_000_000]},
+            "a": {"4": ["sleep", 4.5]},
+        }
     )
     ending, lines = federation.segment(rounds=6, deadline=4.0)
     assert ending.how == "done"
@@ -100,7 +106,13 @@ def test_the_deadline_ends_a_round_and_the_late_reply_is_not_taken_for_the_next(
     assert rounds[4]["failures"] == {"a": "did not reply within 4 s"}
     assert 4.0 <= rounds[4]["seconds"] < 4.5
     assert rounds[5]["replies"] == everybody(5)
-    assert rounds[6]["replies"] == everybody(6)
+
+
+def test_a_reply_too_large_to_receive_is_refused_by_its_announced_size(federation, rounds):
+    assert set(rounds[6]["replies"]) == {"a", "c"}
+    assert rounds[6]["failures"] == {"b": "did not reply within 4 s"}
+    log = federation.started["server"].log.read_text()
+    assert "exceeds configured limit 10000000" in log
 
 
 def test_a_killed_worker_answers_in_the_same_round(federation):

@@ -14,7 +14,7 @@ from fastapi import APIRouter, HTTPException, Path, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import Response, StreamingResponse
 
-from motifair.consortium.dashboard.access import Viewer
+from motifair.consortium.dashboard.access import OPERATOR, Viewer
 from motifair.consortium.dashboard.curves import curves_of
 from motifair.consortium.dashboard.dependencies import (
     AWAY,
@@ -32,7 +32,7 @@ from motifair.statements.entry import LARGEST
 from motifair.statements.statement import Statement, make_statement
 
 BEAT = 15.0  # seconds between comments that keep a stream open in proxies
-STREAMS = 500
+OPERATORS_STREAMS, AGENTS_STREAMS, ONE_AGENTS_STREAMS = 100, 400, 20  # open at once
 JSON = "application/json"
 UNFIT = "The ledger does not fit, so nothing can be paid by it."
 
@@ -281,23 +281,36 @@ def stream(
     context: AppContext, request: Request, viewer: Viewer, render: Callable[[], str]
 ) -> StreamingResponse:
     """Stream what `render` returns, now and whenever it changes (Server-Sent Events)."""
-    if context.streams >= STREAMS:
+    if _too_many(context, viewer):
         raise HTTPException(429, "Too many pages are open; close some.")
     known = request.headers.get("last-event-id", "")
     about = {"X-Accel-Buffering": "no"}  # nginx would buffer events
     return StreamingResponse(
-        _events(context, lambda: context.still(request, viewer), known, render),
+        _events(context, viewer, lambda: context.still(request, viewer), known, render),
         media_type="text/event-stream",
         headers=about,
     )
 
 
+def _too_many(context: AppContext, viewer: Viewer) -> bool:
+    """Tell whether a viewer has as many streams as it may; no agent can take another's."""
+    own = context.streams[viewer]
+    if viewer.is_operator:
+        return own >= OPERATORS_STREAMS
+    agents = context.streams.total() - context.streams[OPERATOR]
+    return own >= ONE_AGENTS_STREAMS or agents >= AGENTS_STREAMS
+
+
 async def _events(
-    context: AppContext, allowed: Callable[[], bool], known: str, render: Callable[[], str]
+    context: AppContext,
+    viewer: Viewer,
+    allowed: Callable[[], bool],
+    known: str,
+    render: Callable[[], str],
 ) -> AsyncIterator[str]:
     """Yield each state once; `known` is the last one that a reconnecting browser has."""
     watcher, here = context.watcher, None
-    context.streams += 1
+    context.streams[viewer] += 1
     try:
         yield "retry: 2000\n\n"
         while not watcher.stopping and allowed():
@@ -310,4 +323,4 @@ async def _events(
             while not (watcher.stopping or await watcher.changed(version, BEAT)):
                 yield ": still here\n\n"
     finally:
-        context.streams -= 1
+        context.streams[viewer] -= 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
@@ -47,14 +48,14 @@ class Cache:
 
 @dataclass
 class AppContext:
-    """The state of a dashboard; `streams` counts open event streams."""
+    """The state of a dashboard; `streams` counts open event streams by viewer."""
 
     watcher: Watcher
     access: Access
     cache: Cache = field(default_factory=Cache)
     documents: Cache = field(default_factory=lambda: Cache(64))
     statements: Cache = field(default_factory=lambda: Cache(64))
-    streams: int = 0
+    streams: Counter[Viewer] = field(default_factory=Counter)
 
     def view(self, run: str) -> View:
         """Return the view of a run, or answer 404."""
@@ -90,7 +91,7 @@ class AppContext:
             return OPERATOR
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":
-            return self.by_token(token.strip(), request)
+            return self.by_token(token.strip())
         return self.access.by_session(request.cookies.get(COOKIE, ""))
 
     def still(self, request: Request, viewer: Viewer) -> bool:
@@ -99,14 +100,11 @@ class AppContext:
             return True
         return self.access.by_session(request.cookies.get(COOKIE, "")) == viewer
 
-    def by_token(self, token: str, request: Request) -> Viewer | None:
-        """Return the owner of a token; an address with too many failures has to wait."""
-        address = request.client.host if request.client else ""
-        if self.access.too_often(address):
-            raise HTTPException(429, "Too many attempts; wait a minute.", {"Retry-After": "60"})
+    def by_token(self, token: str) -> Viewer | None:
+        """Return the owner of a token; answer 429 to a wrong one after many others."""
         viewer = self.access.by_token(token)
-        if viewer is None:
-            self.access.note_failure(address)
+        if viewer is None and self.access.too_often():
+            raise HTTPException(429, "Too many attempts; wait a minute.", {"Retry-After": "60"})
         return viewer
 
 

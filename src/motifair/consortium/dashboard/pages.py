@@ -170,7 +170,7 @@ async def login(request: Request, context: ContextDep) -> Response:
     """Start a session for a token."""
     _check_origin(request)
     token = (await _form(request)).get("token", "")
-    viewer = context.by_token(token, request)
+    viewer = context.by_token(token)
     if viewer is None:
         return RedirectResponse("/login?failed=true", 303)
     response = RedirectResponse("/", 303)

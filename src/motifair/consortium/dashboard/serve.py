@@ -5,14 +5,19 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Sequence
 from types import FrameType
+from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from motifair.consortium.dashboard.access import Access, check_access, is_loopback
 from motifair.consortium.dashboard.app import make_app
+from motifair.consortium.dashboard.connections import bounded_protocol
 from motifair.consortium.dashboard.guard import LOOPBACK
 from motifair.consortium.dashboard.watcher import Watcher
 from motifair.errors import MotifairError
+
+BACKLOG = 128  # connections accepted at once; a process has 1024 files by default
 
 
 def serve(
@@ -33,14 +38,7 @@ def serve(
     local = is_loopback(host)
     hosts = (*LOOPBACK, *(name.lower() for name in names)) if local or names else ()
     listening = _listen(host, port)
-    config = uvicorn.Config(
-        make_app(watcher, access, hosts),
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        ws="none",
-        timeout_graceful_shutdown=3,
-    )
+    config = server_config(make_app(watcher, access, hosts))
     at = f"[{host}]" if ":" in host else host
     ready(f"http://{at}:{listening.getsockname()[1]}/")
     try:
@@ -49,6 +47,20 @@ def serve(
         pass
     finally:
         listening.close()
+
+
+def server_config(app: ASGIApp, **options: Any) -> uvicorn.Config:
+    """Return the configuration of the web server."""
+    usual: dict[str, Any] = {
+        "http": bounded_protocol(),
+        "backlog": BACKLOG,
+        "log_level": "warning",
+        "access_log": False,
+        "server_header": False,
+        "ws": "none",
+        "timeout_graceful_shutdown": 3,
+    }
+    return uvicorn.Config(app, **(usual | options))
 
 
 class DashboardServer(uvicorn.Server):
@@ -67,7 +79,7 @@ class DashboardServer(uvicorn.Server):
 def _listen(host: str, port: int) -> socket.socket:
     try:
         kind, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        opened = socket.create_server(place[:2], family=kind, backlog=512)
+        opened = socket.create_server(place[:2], family=kind, backlog=BACKLOG)
     except OSError as error:
         raise MotifairError(
             f"{host}:{port} cannot be listened on ({error.strerror}); "

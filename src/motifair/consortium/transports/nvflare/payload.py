@@ -8,6 +8,7 @@ from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import Shareable
 
 TASK = "motifair"
+MAX_BYTES = 256 * 2**20  # of a reply
 
 
 class RefusedError(Exception):

@@ -27,6 +27,7 @@ from motifair.consortium.transports.nvflare.kits import (
     set_state_paths,
 )
 from motifair.consortium.transports.nvflare.local import write_local
+from motifair.consortium.transports.nvflare.payload import MAX_BYTES
 from motifair.consortium.transports.nvflare.stopping import (
     SITE,
     alive,
@@ -183,7 +184,13 @@ def _start(kit: Path, part: str, program: str, local: dict[str, Any]) -> EngineP
         "--set", "secure_train=true", *identity, f"org={ORGANISATION}", "config_folder=config",
     ]  # fmt: skip
     # Without PYTHONSAFEPATH, modules would also be imported from the kit's folder.
-    environment = {**os.environ, "PYTHONSAFEPATH": "1", "MALLOC_ARENA_MAX": "4"}
+    environment = {
+        # A larger message is refused by its announced size, before it is received.
+        "NVFLARE_STREAMING_MAX_BLOB_SIZE": str(MAX_BYTES + 2**20),
+        **os.environ,
+        "PYTHONSAFEPATH": "1",
+        "MALLOC_ARENA_MAX": "4",
+    }
     if (kit / LOG).exists():
         (kit / LOG).replace(kit / f"{LOG}.1")
     with (kit / LOG).open("w") as log:

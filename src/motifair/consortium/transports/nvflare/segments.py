@@ -16,12 +16,11 @@ from nvflare.job_config.api import FedJob
 from motifair.consortium.transports.nvflare.controller import SegmentController, encode
 from motifair.consortium.transports.nvflare.executor import AgentExecutor
 from motifair.consortium.transports.nvflare.operator import session
-from motifair.consortium.transports.nvflare.payload import TASK
+from motifair.consortium.transports.nvflare.payload import MAX_BYTES, TASK
 from motifair.errors import MotifairError
 
 POLL = 0.5
 IDLE_POLL = 3.0
-MAX_BYTES = 256 * 2**20
 
 How = Literal["done", "finished", "aborted", "lost", "refused", "timeout"]
 
