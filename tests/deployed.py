@@ -81,7 +81,7 @@ def content_of(**training: Any) -> dict[str, Any]:
     money = training.pop("money", {})
     privacy = {"privacy": training.pop("privacy")} if "privacy" in training else {}
     return {
-        "federation": {"name": "trial", "deadline": 30} | about,
+        "federation": {"name": "trial", "deadline": 300} | about,
         "money": {
             "currency": "EUR",
             "budget": "100.00",

@@ -11,10 +11,11 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 import torch
-from deployed import NAMES, SEEDS, VOTED, World, graphs_of, terms_of
+from deployed import NAMES, SEEDS, VOTED, World, graphs_of, key_of, terms_of
 from worlds import CPU
 
 from motifair.consortium.coordinator import Coordinator
+from motifair.consortium.keys import signer
 from motifair.consortium.member_data import member_holdout
 from motifair.consortium.rounds import RunDriver
 from motifair.consortium.store.ledger import open_ledger
@@ -231,7 +232,11 @@ class Backwards:
 def test_the_same_uploads_in_another_order_give_the_same_ledger(name: str, tmp_path: Path) -> None:
     world = deployed(name)
     with open_ledger(tmp_path / "ledger.sqlite", write=True) as ledger:
-        assert RunDriver(Backwards(world), world.coordinator(), ledger, tmp_path / "run")()
+        sign = signer(key_of("operator"))
+        drive = RunDriver(
+            Backwards(world), world.coordinator(), ledger, tmp_path / "run", sign=sign
+        )
+        assert drive()
         entries = [e.to_json() for e in ledger.entries(world.run)]
     assert entries == [e.to_json() for e in world.entries()]
 
