@@ -13,18 +13,25 @@ from deployed import NAMES, terms_of
 from motifair.consortium import operate
 from motifair.consortium.live import LIVE, LiveStatusWriter
 from motifair.consortium.operate import StallDetector, progress, waits_for
+from motifair.consortium.transports.nvflare import processes
 from motifair.errors import MotifairError
 
 
 @pytest.fixture
 def operator(tmp_path: Path) -> Any:
-    return cast(Any, SimpleNamespace(run=lambda name: tmp_path, terms=terms_of()))
+    return cast(
+        Any, SimpleNamespace(run=lambda name: tmp_path, kit=lambda name: tmp_path, terms=terms_of())
+    )
 
 
-def test_members_without_an_answer_are_named(operator: Any, tmp_path: Path) -> None:
+def test_members_without_an_answer_are_named(
+    operator: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with LiveStatusWriter(tmp_path / LIVE) as live:
         live.started(3, NAMES, 30.0)
         live.replied("bank-b")
+    assert waits_for(operator, "r").startswith("the server is not running on this machine")
+    monkeypatch.setattr(processes, "running", lambda kit: kit)
     assert waits_for(operator, "r").startswith("waiting for the server to begin a segment")
     live.now = live.now.__class__(3, True, NAMES, 0.0, 0.0, {"bank-b": 1.0})
     live._write(quiet=True)

@@ -68,8 +68,12 @@ def progress(operator: OperatorFolder, run: str, tell: Callable[[str], None]) ->
 
 def waits_for(operator: OperatorFolder, run: str) -> str:
     """Say which members a run waits for."""
+    from motifair.consortium.transports.nvflare.processes import running
+
     exchange = _open_exchange(operator, run)
     needed = f"{operator.terms.quorum} of {len(operator.terms.members)} members"
+    if exchange is None and running(operator.kit(SERVER)) is None:
+        return "the server is not running on this machine: motifair federation server start"
     if exchange is None:
         return f"waiting for the server to begin a segment, which needs {needed} connected"
     missing = ", ".join(n for n in exchange.asked if n not in exchange.answered) or "nobody"
@@ -124,8 +128,10 @@ def run_federation(
     Raise MotifairError after `patience` seconds without a new round in which the server did not
     wait for members, or on a lasting problem.
     """
+    from motifair.consortium.transports.nvflare.processes import check_kit
     from motifair.consortium.transports.nvflare.segments import run_segment
 
+    check_kit(operator.kit(SERVER))
     if not NAME.fullmatch(run):
         raise MotifairError(
             f"A run cannot be called '{run}'; use lower-case letters, digits, hyphens."
@@ -161,6 +167,7 @@ def run_federation(
             _check_space(operator)
             detector.check(str(error))
             trouble = str(error)
+            watch()
             time.sleep(PAUSE)  # the server is down; `server start` restarts it
             continue
         returns[result.back] += 1

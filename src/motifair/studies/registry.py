@@ -21,6 +21,7 @@ MODULES = {
     "claims": "motifair.studies.claims",
     "manipulation": "motifair.studies.manipulation",
     "axioms": "motifair.studies.axioms",
+    "inversion": "motifair.studies.inversion",
     "values": "motifair.studies.values.study",
     "search": "motifair.studies.search",
 }

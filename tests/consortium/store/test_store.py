@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ from motifair.consortium.store.lease import LedgerUnavailable
 from motifair.consortium.store.ledger import Ledger, open_ledger
 from motifair.errors import MotifairError
 from motifair.statements.entry import GENESIS, Entry
+from motifair.statements.verification import verify_run
 
 
 def test_what_was_written_is_read_back_the_same(place: str) -> None:
@@ -304,6 +306,19 @@ def test_a_ledger_of_motifair_0_1_can_be_read_and_is_brought_up_to_date_by_its_s
         assert list(ledger.entries(RUN)) == entries
         signatures = [entry.signature for entry in ledger.entries(RUN)]
         assert signatures == ["", "", *(entry.signature for entry in later)]
+
+
+def test_a_real_ledger_of_motifair_0_1_is_verified_and_then_migrated(tmp_path: Path) -> None:
+    """`ledger_0_1.sql` is the dump of a ledger that 0.1's demo wrote: two agents, three rounds."""
+    place = str(tmp_path / "ledger.sqlite")
+    with sqlite3.connect(place) as database:
+        database.executescript((Path(__file__).parent / "ledger_0_1.sql").read_text())
+    database.close()
+    for write_ in (False, True):
+        with open_ledger(place, write=write_) as ledger:
+            verdict = verify_run(ledger, "demo")
+        assert (verdict.fits, verdict.rounds, verdict.head[:8]) == (True, 3, "4d715384")
+        assert verdict.notes == ("entries are not signed: the terms name no operator's key",)
 
 
 def test_who_may_only_add_to_an_older_ledger_is_told_who_brings_it_up_to_date(

@@ -14,7 +14,7 @@ from nvflare.fuel.flare_api.api_spec import AuthenticationError
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 
 from motifair.consortium.transports.nvflare.kits import check_certificate, name_of
-from motifair.consortium.transports.nvflare.processes import address
+from motifair.consortium.transports.nvflare.processes import address, listens
 from motifair.errors import MotifairError
 
 # Without a handler the engine's warnings would be printed to the terminal.
@@ -61,7 +61,10 @@ def readmit(admin_kit: Path, member: str) -> None:
 def session(admin_kit: Path) -> Iterator[Session]:
     """Open a session with the server as the operator; raise MotifairError on any failure."""
     check_certificate(admin_kit)
-    server = "The server at {}:{}".format(*address(admin_kit))
+    host, port = address(admin_kit)
+    server = f"The server at {host}:{port}"
+    if not listens(host, port):  # the engine would go on trying, also when this process should end
+        raise MotifairError(f"{server} cannot be reached. Check that it is running.")
     try:
         with contextlib.redirect_stdout(io.StringIO()):  # it prints that it connects
             opened = new_secure_session(name_of(admin_kit), str(admin_kit), timeout=10)

@@ -83,7 +83,7 @@ class EngineProcess:
 def start_server(kit: Path, settings: Mapping[str, Any], *, wait: float = 60) -> EngineProcess:
     """Start the server and return when it listens; drivers get `settings` as `where`."""
     _, port = address(kit)
-    if _listens("localhost", port):
+    if listens("localhost", port):
         raise MotifairError(
             f"Port {port} is in use. Stop what listens there, or provision with another port."
         )
@@ -102,7 +102,7 @@ def start_site(
     running = _start(kit, "client", SITE, {"handler": handler, "settings": dict(settings)})
 
     def why() -> str:
-        if _listens(host, port):
+        if listens(host, port):
             return f"The server at {host}:{port} does not admit {name_of(kit)}"
         there = f"The server at {host}:{port}"
         return f"{there} cannot be reached. Check that it is running and its port open"
@@ -217,7 +217,8 @@ def _ready(
     raise MotifairError(f"{reason} (details: {started.log}).")
 
 
-def _listens(host: str, port: int) -> bool:
+def listens(host: str, port: int) -> bool:
+    """Return whether something accepts connections there."""
     with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=2):
         return True
     return False
