@@ -53,6 +53,8 @@ class Dense:
 
 def densify(graphs: GraphSet) -> Dense:
     """Return graphs with node labels as dense tensors."""
+    if graphs.node_label is None:
+        raise MotifairError(f"{graphs.name} has no node labels, which this study reconstructs.")
     most, classes = int(graphs.nodes.max()), int(graphs.node_label.max()) + 1
     labels = torch.zeros(len(graphs), most, classes, dtype=torch.float64)
     edges = torch.zeros(len(graphs), most, most, dtype=torch.float64)
@@ -95,7 +97,7 @@ def invert(model: GIN, weights: Tensor, wanted: Tensor, known: Dense, seed: int)
             found = gradient(model, weights, guess, create=True)
             cosine = torch.cosine_similarity(found, wanted, dim=0)
             moved.zero_grad()
-            (1 - cosine).backward()
+            (1 - cosine).backward()  # type: ignore[no-untyped-call]
             moved.step()
         if cosine.item() > closest:
             best, closest = _relaxed(logits.detach(), links.detach(), known), cosine.item()
@@ -135,8 +137,6 @@ def run(settings: Settings) -> StudyResult:
         graphs = load_dataset(
             dataset, agents=1, seed=0, data_dir=data_folder(settings.data_dir)
         ).graphs
-        if graphs.node_label is None:
-            raise MotifairError(f"{dataset} has no node labels, which this study reconstructs.")
         for count, usual in SETS.items():
             sets = min(settings.splits or usual, usual)
             for noise in NOISES if count == 1 else NOISES[:1]:
