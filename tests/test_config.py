@@ -99,6 +99,7 @@ TEXTS: dict[str, tuple[str, Any]] = {
     "batch_size": ("16", 16),
     "learning_rate": ("1e-2", 0.01),
     "weight_decay": ("0", 0.0),
+    "model": ("package.module:name", "package.module:name"),
     "hidden": ("32", 32),
     "layers": ("1", 1),
     "dropout": ("0", 0.0),

@@ -172,6 +172,11 @@ class Config:
     batch_size: int = option(128, "graphs in a gradient step", least=1)
     learning_rate: float = option(0.001, "learning rate of Adam", above=0)
     weight_decay: float = option(0.0005, "weight decay of Adam", least=0)
+    model: str = option(
+        "",
+        "a network of your own in place of the method's, package.module:name of a class or "
+        "function that makes a PyG module (docs/models.md)",
+    )
     hidden: int = option(64, "hidden units", least=8)
     layers: int = option(3, "graph convolutions", least=1)
     dropout: float = option(0.5, "dropout rate", least=0, most=0.95)
@@ -377,9 +382,9 @@ class Config:
     def to_json(self) -> dict[str, Any]:
         """Return all options as values that JSON can hold, infinity as `"inf"`.
 
-        `scenario`, `initial_value` and `trial_rounds` only where they are set, `bounded` only where
-        it is read and not as in profile `paper`: the digests of other configurations, with their
-        checkpoints, stay the same.
+        `scenario`, `initial_value`, `trial_rounds` and `model` only where they are set, `bounded`
+        only where it is read and not as in profile `paper`: the digests of other configurations,
+        with their checkpoints, stay the same.
         """
         values = {**asdict(self), **dict(self.component_options)}
         del values["component_options"]
@@ -389,6 +394,8 @@ class Config:
             del values["initial_value"]
         if self.trial_rounds == 0:
             del values["trial_rounds"]
+        if not self.model:
+            del values["model"]
         if not self._reads_bounded() or (self.profile == "paper" and not self.bounded):
             del values["bounded"]
         return {k: ("inf" if v == math.inf else v) for k, v in values.items()}

@@ -48,6 +48,7 @@ OPTIONS: dict[str, dict[str, object]] = {
     "motifair, the paper's profile": {"profile": "paper"},
     "motifair, nothing of one's own": {"own_weight": 0.0},
     "motifair, coverage by claims": {"size": "claimed"},
+    "motifair, a module of the user": {"model": "own_modules:GCN", "hidden": 8},
     "motifair, by value": {"aggregation": "value", "alignment_against": "all", "evidence": "sum"},
 }
 FOLDERS = TemporaryDirectory()

@@ -404,7 +404,7 @@ IN_VAIN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 
 
 def check(training: dict[str, Any], given: dict[str, Any], size: int = 2066) -> None:
-    check_privacy(make_privacy(given), make_method(make_config(training)), size, 1000.0)
+    check_privacy(make_privacy(given), make_method(make_config(training)), size, 64, 1000.0)
 
 
 @pytest.mark.parametrize("kind", IN_VAIN)
@@ -425,8 +425,8 @@ def test_settings_that_are_in_force_pass() -> None:
     check({}, {"clip_update": 1.0})
     check(UPDATES | {"prototype_weight": 0}, NOISY)
     check({"method": "fedavg"}, NOISY)
-    check_privacy(Privacy(), make_method(make_config({"alignment_of": "gradient"})), 9, 1.0)
-    check_privacy(Privacy(), make_method(make_config({"alignment_against": "peers"})), 9, 1.0)
+    check_privacy(Privacy(), make_method(make_config({"alignment_of": "gradient"})), 9, 64, 1.0)
+    check_privacy(Privacy(), make_method(make_config({"alignment_against": "peers"})), 9, 64, 1.0)
 
 
 def test_noise_without_an_accountant_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -446,7 +446,7 @@ def test_noisy_updates_are_never_longer_than_the_length_that_is_checked(
     update, _ = protect(vector, None, made, round_key(SECRET, "run", round))
     length = float(np.linalg.norm(update))  # type: ignore[arg-type]
     with pytest.raises(MotifairError, match="raise max_norm"):
-        check_privacy(made, make_method(make_config({"method": "fedavg"})), size, length)
+        check_privacy(made, make_method(make_config({"method": "fedavg"})), size, 64, length)
 
 
 def asked(task: str, round: int, newest: int) -> None:

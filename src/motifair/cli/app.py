@@ -96,7 +96,7 @@ Log = Annotated[
 @app.command()
 @config_options(
     "dataset", "smiles", "targets", "method", "agents", "rounds", "splits", "seed", "fixed_split",
-    "partition", "scenario", "profile", "eval_every", "task", "metric",
+    "partition", "scenario", "profile", "eval_every", "task", "metric", "model",
 )  # fmt: skip
 def run(
     *,
@@ -134,7 +134,7 @@ def run(
 @app.command()
 @config_options(
     "dataset", "smiles", "targets", "agents", "rounds", "splits", "seed", "partition", "scenario",
-    "profile", "task", "metric", splits=5,
+    "profile", "task", "metric", "model", splits=5,
 )  # fmt: skip
 def compare(
     *,

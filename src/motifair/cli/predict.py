@@ -22,6 +22,10 @@ def predict(
         ),
     ],
     smiles: Smiles = None,
+    module: Annotated[
+        str | None,
+        typer.Option(help="The module of your own that was trained, package.module:name."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="File for the predictions, .csv or .json.")
     ] = None,
@@ -41,7 +45,7 @@ def predict(
         raise MotifairError(f"--out {out} must end in .csv or .json.")
     if out is not None:
         check_target(out)
-    exported = load_model(model)
+    exported = load_model(model, module)
     found = read_graphs(graphs, choose_columns(graphs, smiles, None))
     if found.ignored:
         typer.echo(f"motifair: Ignoring {', '.join(found.ignored)}.", err=True)

@@ -384,7 +384,7 @@ class Coordinator:
             counted_sizes(self.terms, roster),
             masked_blocks(self.method, self.model),
             index,
-            self.terms.config.hidden,
+            self.model.hidden,
             torch.tensor(self.terms.config.seed),
             believed=believed_sizes(self.terms, roster),
             graph_weight=_graph_weights(self.terms, roster),
@@ -411,7 +411,7 @@ class Coordinator:
         """Return uploads as rows in the order of the roster, zeros for absent agents."""
         uploads = {name: a.upload for name, a in accepted.items()}
         size = self.shared.stop - self.shared.start
-        hidden = self.terms.config.hidden
+        hidden = self.model.hidden
 
         def rows(name: str) -> Tensor:
             empty = np.zeros(size, np.float32)
@@ -507,7 +507,7 @@ class Coordinator:
         if motifs is None:
             return MOST_BYTES_TO_JOIN
         size = int(self.shared.stop - self.shared.start)
-        return 2**16 + 4 * (2 * size + motifs * self.terms.config.hidden)
+        return 2**16 + 4 * (2 * size + motifs * self.model.hidden)
 
     def _shape(self, motifs: int, upload: Upload) -> Shape:
         """Return the shape that the arrays of an upload must have.
@@ -520,7 +520,7 @@ class Coordinator:
             return Shape(judgement=(self._judged().shape[1], 2))
         size = self.shared.stop - self.shared.start
         count = len(upload.motifs) if upload.task == JOIN else motifs
-        prototypes = (count, self.terms.config.hidden) if self.method.uses_prototypes else None
+        prototypes = (count, self.model.hidden) if self.method.uses_prototypes else None
         if upload.task == JOIN:
             trial = self.model.layout.size if self.method.trial_rounds else None
             if not self.method.believes:

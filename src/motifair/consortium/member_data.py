@@ -19,7 +19,7 @@ from motifair.graphs.inputs import Inputs, describe_inputs
 from motifair.graphs.partition import holdout
 from motifair.graphs.read import Schema, conform
 from motifair.learning.randomness import derive_seed
-from motifair.methods import make_method
+from motifair.methods import make_method, own_model
 from motifair.models import Model
 from motifair.motifs.extract import count_motifs
 
@@ -86,6 +86,7 @@ def prepare_member_data(
             edges=bool(schema.edges),
             motifs=method.uses_motifs,
             task=model.task.kind,
+            model=own_model(method),
         ),
         summarise(as_read(graphs.select(train), schema.features), key, edges=bool(schema.edges))
         if method.believes

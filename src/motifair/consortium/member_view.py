@@ -144,7 +144,7 @@ def read_worth(member: Member, graphs: Path) -> Worth:
         raise MotifairError(
             f"Run {member.run} is not finished; compare the models after its last round."
         )
-    together = load_model(folder)
+    together = load_model(folder, member.terms.config.model or None)
     if together.own is None:
         raise MotifairError(
             f"{member.terms.config.method} trains no model of {member.name}'s own to compare with."

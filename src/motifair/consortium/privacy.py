@@ -91,9 +91,11 @@ def make_privacy(given: Any) -> Privacy:
     return Privacy(**given)
 
 
-def check_privacy(privacy: Privacy, method: Method, size: int, max_norm: float) -> None:
+def check_privacy(
+    privacy: Privacy, method: Method, size: int, hidden: int, max_norm: float
+) -> None:
     """Refuse settings that would have no effect, or protect nothing, for a method whose updates
-    have `size` components.
+    have `size` components and whose prototypes have `hidden`.
     """
     if privacy == Privacy():
         return
@@ -121,7 +123,7 @@ def check_privacy(privacy: Privacy, method: Method, size: int, max_norm: float) 
             "Updates would be sent without noise and reveal what noise_prototype hides; also set "
             "clip_update and noise_update."
         )
-    p, hidden = privacy, method.config.hidden
+    p = privacy
     fix = "raise max_norm in [federation], or lower clip_update"
     _check_norm(p.clip_update, p.noise_update, size, max_norm, fix)
     fix = "lower clip_prototype"

@@ -19,7 +19,8 @@ from motifair.errors import MotifairError, nearest
 from motifair.evaluation.metrics import choose_metric
 from motifair.graphs.read import Schema
 from motifair.mechanism.bounds import MAX_SIZE_RATIO
-from motifair.methods import make_method, refuse_unused
+from motifair.methods import fit_to_model, make_method, refuse_unused
+from motifair.models import Model
 from motifair.statements.entry import AgreedTerms
 
 SECTIONS = ("federation", "server", "money", "training", "privacy", "schema")
@@ -188,6 +189,10 @@ def make_terms(content: Mapping[str, Any]) -> FederationTerms:
         _number(server, "port", least=1, most=65_535, whole=True)
     members = _members(about["members"])
     schema = Schema.from_json(content.get("schema", {}))
+    config = _training(content.get("training", {}), len(members), schema.predicted.kind)
+    model = make_model(config, schema)
+    if config.model:
+        config, content = _with_model(config, model, content)
     terms = FederationTerms(
         name=_name(about["name"], "The federation's name"),
         members=members,
@@ -196,16 +201,32 @@ def make_terms(content: Mapping[str, Any]) -> FederationTerms:
         max_norm=_number(about, "max_norm", least=1e-9, most=1e9),
         max_size_ratio=_number(about, "max_size_ratio", least=1, most=1e9),
         money=_money(content),
-        config=_training(content.get("training", {}), len(members), schema.predicted.kind),
+        config=config,
         schema=schema,
         privacy=make_privacy(content.get("privacy")),
         given=content,
         **server,
     )
     method = make_method(terms.config)
-    shared = make_model(terms.config, terms.schema).layout.shared(method.share)
-    check_privacy(terms.privacy, method, shared.stop - shared.start, terms.max_norm)
+    shared = model.layout.shared(method.share)
+    size = shared.stop - shared.start
+    check_privacy(terms.privacy, method, size, model.hidden, terms.max_norm)
     return terms
+
+
+def _with_model(
+    config: Config, model: Model, content: Mapping[str, Any]
+) -> tuple[Config, dict[str, Any]]:
+    """Return configuration and content with the digest of a module that members bring, so that an
+    agent whose module is another one refuses to begin.
+    """
+    from motifair.models.module import ModuleModel  # importing PyG takes seconds
+
+    assert isinstance(model, ModuleModel)
+    training = content["training"]
+    name = f"{model.name}#{model.digest(config.seed)}"
+    config = replace(fit_to_model(config, model, training), model=name)
+    return config, {**content, "training": {**training, "model": name}}
 
 
 def _section(

@@ -25,7 +25,7 @@ def outputs(
     Probabilities of classes or binary tasks, or standardised numbers. If agents have own models
     `own (R, D)`, both are mixed: (1 − η)·p + η·p_own, with η the `own_weight`.
     """
-    mixed = model.predicted(model.classify(weights, model.embed(weights, batch)))
+    mixed = model.predicted(model.forward(weights, batch)[1])
     if own is not None:
         mixed = torch.lerp(mixed, outputs(model, own, batch), own_weight)
     return mixed

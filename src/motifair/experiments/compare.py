@@ -203,7 +203,7 @@ def compare(
         methods: `all`, names joined by commas, or a list of names, subclasses of `Method` or
             their instances.
         baseline: the method that the others are compared with; default fedavg, else the first.
-        **options: any option of `Config` except `method`; the method of `config` is ignored. An
+        **options: as for `run`, except `method`; the method of `config` is ignored. An
             option of the mechanism is passed to the methods that use it.
 
     Returns:

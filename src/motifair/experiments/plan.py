@@ -13,6 +13,7 @@ from motifair.config import OPTIONS, Config, make_config
 from motifair.cores import usable_cores
 from motifair.errors import MotifairError
 from motifair.evaluation.metrics import choose_metric
+from motifair.federation.members import make_network
 from motifair.files import damaged_files, read_json, write_json
 from motifair.graphs.csv_file import Columns
 from motifair.graphs.dataset import EMBEDDED, GENERATED, OWN, Dataset, Objects, load_dataset
@@ -27,10 +28,13 @@ from motifair.graphs.tu import data_folder
 from motifair.methods import (
     MECHANISM_OPTIONS,
     find_method,
+    fit_to_model,
     make_method,
     method_settings,
+    own_model,
     refuse_unused,
 )
+from motifair.models.factory import is_known, name_model
 
 ALONE = ("alone", "alone-again")  # parts of a run that train without a federation
 SHARED_OUT = (*KINDS, *EXCLUSIVE)  # partitions by which graphs without owners are shared out
@@ -54,8 +58,10 @@ class Plan:
         method = make_method(self.config)
         edges = self.config.edges == LABEL and method.reads_edges()
         features, motifs = self.config.features, method.uses_motifs
-        task = self.config.task
-        return describe_inputs(self.data, features, edges=edges, motifs=motifs, task=task)
+        task, model = self.config.task, own_model(method)
+        return describe_inputs(
+            self.data, features, edges=edges, motifs=motifs, task=task, model=model
+        )
 
     def environment(self) -> dict[str, Any]:
         """Return device, threads, memory and data folder, which may change a result's last bit."""
@@ -115,6 +121,8 @@ def make_plan(
         options = {**options, "partition": FUNCTION}
     if "method" in options:
         options = {**options, **method_settings(options["method"])}
+    if "model" in options:
+        options = {**options, "model": name_model(options["model"])}
     settings = {**options, "dataset": name}
     config = make_config(settings)
     find_method(config.method)
@@ -143,8 +151,11 @@ def make_plan(
         data_dir=folder,
         memory=choose_memory(memory, where),
     )
-    split_data(plan, 0)
-    return plan
+    split = split_data(plan, 0)
+    if not config.model:
+        return plan
+    _, model = make_network(config, split, list(split.partition.train))
+    return replace(plan, config=fit_to_model(config, model, options))
 
 
 def _load(
@@ -315,6 +326,11 @@ def _read_plan(out: Path, stored: Mapping[str, Any]) -> Plan:
         raise MotifairError(
             "This run's graphs were shared out by a function; call motifair.run with the same "
             f"function and out='{out}' to continue."
+        )
+    if not is_known(options.get("model", "")):
+        raise MotifairError(
+            "This run's model was given in Python; call motifair.run with the same model and "
+            f"out='{out}' to continue."
         )
     dataset = options.pop("dataset")
     config = make_config({**options, "dataset": dataset})

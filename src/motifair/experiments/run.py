@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from motifair.config import Config
+from motifair.config import OPTIONS, Config
 from motifair.errors import MotifairError
 from motifair.evaluation.incentives import SHARES, Giving
 from motifair.experiments.jobs import GIVES, Finished, Progress, list_jobs, run_jobs
@@ -60,7 +60,8 @@ def run(
         callbacks: called in the method's own rounds, such as the loggers of `motifair.report`.
         progress: whether to show progress; default in a notebook, and if the standard error is a
             terminal.
-        **options: any option of `Config` by name; `method` may be a subclass of `Method`.
+        **options: any option of `Config` by name; `method` may be a subclass of `Method`, and
+            `model` a PyG module of your own, or a class or function that makes it.
 
     Returns:
         The result: tables, metrics with intervals, reports and predictions.
@@ -205,7 +206,9 @@ def _check_same(plan: Plan, out: Path) -> None:
     wanted = plan.config.to_json()
     with damaged_files(out):
         stored = read_json(out / "config.json")["options"]
-        other = [k for k in wanted if stored.get(k) != wanted[k]]
+        # Some options are not written where they have their usual value.
+        usual = {k: getattr(plan.config, k) for k in stored if k in OPTIONS and k not in wanted}
+        other = [k for k, value in {**wanted, **usual}.items() if stored.get(k) != value]
     if other:
         raise MotifairError(
             f"{out} holds another run ({', '.join(f'{k}={stored.get(k)}' for k in other[:3])}); "

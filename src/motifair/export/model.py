@@ -21,14 +21,16 @@ from motifair.errors import MotifairError
 from motifair.files import file_errors, read_json, write_atomic, write_json
 from motifair.graphs.features import Features
 from motifair.graphs.read import Schema
-from motifair.graphs.task import CLASSES
+from motifair.graphs.task import CLASSES, Task
 from motifair.models import GIN, GINE, SAGE, Model, Star
+from motifair.models.factory import name_model
 from motifair.version import __version__
 
 FORMAT = "motifair-model-2"
 OWN = "own."
 TENSORS, CARD = "model.safetensors", "card.json"
 ABOUT = ("method", "agent", "rounds", "accuracy", "ledger_head")
+MODULE = "module"  # a module of the user, in the place of one of the networks
 NETWORKS: dict[str, type[Model]] = {"gin": GIN, "gine": GINE, "sage": SAGE, "star": Star}
 
 
@@ -109,11 +111,13 @@ def make_exported(
     return Exported(model, weights.detach().cpu().float(), features, schema, content, own_row)
 
 
-def load_model(folder: str | Path) -> Exported:
+def load_model(folder: str | Path, module: Any = None) -> Exported:
     """Load a model; refuse one that is damaged, incomplete, or of another version.
 
     Arguments:
         folder: holds `model.safetensors` and `card.json`, as `export_run` writes them.
+        module: the user's own module that was trained, as given to `run` as `model`; for such
+            models only.
 
     Returns:
         The model, its weights and its card, for `predict`.
@@ -125,6 +129,7 @@ def load_model(folder: str | Path) -> Exported:
             f"{folder / TENSORS} is not the file that its card describes (the SHA-256 differs); "
             "get the folder again."
         )
+    _check_module(folder, card, module)
     try:
         features, schema = _read_schema(card)
         network = card["network"]
@@ -133,8 +138,11 @@ def load_model(folder: str | Path) -> Exported:
             raise ValueError("the tensors are not those of this network")
         sizes += [features.edges] if features.edges else []
         task = schema.predicted
-        made: Any = NETWORKS[network["name"]]
-        model: Model = made(features.width, task.outputs, *sizes, task=task)
+        if network["name"] == MODULE:
+            model = _own_network(card, module, features, task)
+        else:
+            made: Any = NETWORKS[network["name"]]
+            model = made(features.width, task.outputs, *sizes, task=task)
         tensors = load(content)
         weights = _row(model, {n: t for n, t in tensors.items() if not n.startswith(OWN)})
         own = None
@@ -150,6 +158,19 @@ def load_model(folder: str | Path) -> Exported:
             "get the folder again."
         ) from error
     return Exported(model, weights, features, schema, {**dict.fromkeys(ABOUT), **card}, own)
+
+
+def _check_module(folder: Path, card: Mapping[str, Any], module: Any) -> None:
+    """Refuse a card of a user's module without the module, or a module without such a card."""
+    network = card.get("network")
+    named = network.get("module") if isinstance(network, dict) else None
+    if named is not None and module is None:
+        raise MotifairError(
+            f"The model in {folder} is the module {named}; give it as module= or --module, or load "
+            f"{TENSORS} into it yourself."
+        )
+    if named is None and module is not None:
+        raise MotifairError(f"The model in {folder} is none of your own; leave module out.")
 
 
 def _read(folder: Path) -> tuple[dict[str, Any], bytes]:
@@ -178,13 +199,13 @@ def _card(
 ) -> dict[str, Any]:
     return {
         **dict.fromkeys(ABOUT),
-        "classes": list(range(model.classes)),
+        "classes": list(range(model.task.outputs)),
         **about,
         **({} if model.task.kind == CLASSES else {"classes": [], "task": model.task.to_json()}),
         "own_weight": own_weight,
         "format": FORMAT,
         "motifair": __version__,
-        "network": {"name": _network(model), "hidden": model.hidden, "layers": model.layers},
+        "network": _network(model),
         "features": _features_to_json(features),
     }
 
@@ -196,8 +217,7 @@ def _named(model: Model, weights: Tensor) -> dict[str, Tensor]:
 def _row(model: Model, tensors: dict[str, Tensor]) -> Tensor:
     """Return the tensors as a row `(D,)`; raise ValueError for those of another model."""
     layout = model.layout
-    shapes = {n: tuple(reversed(s)) for n, s in zip(layout.names, layout.shapes, strict=True)}
-    if {name: tuple(t.shape) for name, t in tensors.items()} != shapes:
+    if {name: tuple(t.shape) for name, t in tensors.items()} != layout.state_shapes():
         raise ValueError("the tensors are not those of this network")
     row = layout.from_state_dict(tensors)
     if not torch.isfinite(row).all():
@@ -205,13 +225,30 @@ def _row(model: Model, tensors: dict[str, Tensor]) -> Tensor:
     return row
 
 
-def _network(model: Model) -> str:
+def _network(model: Model) -> dict[str, Any]:
+    """Return what of a card makes the network again."""
+    about = model.about()
+    if MODULE in about:
+        return {"name": MODULE, **about}
     for name, kind in NETWORKS.items():
         if type(model) is kind:
-            return name
+            return {"name": name, **about}
     raise MotifairError(
         f"Models of {type(model).__name__} cannot be written; use {', '.join(NETWORKS)}."
     )
+
+
+def _own_network(card: Mapping[str, Any], module: Any, features: Features, task: Task) -> Model:
+    """Return the user's module that a card describes, from what the caller says that it is.
+
+    A card may come from anywhere, so that what it names is not imported.
+    """
+    from motifair.models.module import ModuleModel  # importing PyG takes seconds
+
+    network = card["network"]
+    sizes = {name: network[name] for name in ("hidden", "layers", "dropout")}
+    sizes |= {"width": features.width, "outputs": task.outputs, "edges": features.edges}
+    return ModuleModel(name_model(module), sizes, task)
 
 
 def _features_to_json(features: Features) -> dict[str, Any]:

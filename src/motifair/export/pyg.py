@@ -35,9 +35,9 @@ def load_module(folder: str | Path) -> torch.nn.Module:
 
 
 def _network(exported: Exported, weights: Tensor) -> Network:
-    model = exported.model
-    network = _MODULES[exported.card["network"]["name"]](
-        exported.features, model.task, model.hidden, model.layers
+    model, about = exported.model, exported.card["network"]
+    network = _MODULES[about["name"]](
+        exported.features, model.task, about["hidden"], about["layers"]
     )
     parameters = model.layout.to_state_dict(weights)
     # GINConv has its ε, which is 0 and not learnt, as a buffer.

@@ -61,6 +61,7 @@ class TrainedSplit:
     def model(self, name: str) -> Model:
         """Return the model of an agent or of the server, by name."""
         config, agents = self.plan.config, self.state.agents
+        self.members.model.layout.check(agents.weights)
         if name == SERVER:
             simulation = Simulation(config, self.members, device=agents.weights.device)
             weights = simulation.global_weights(self.state)[0]

@@ -256,8 +256,7 @@ class Agents:
         losses, told, kind = [], [], self.model.task.kind
         for stack, loader in zip(self.stacks, self.loaders, strict=True):
             weights, full = models[stack], loader.full
-            embedding = self.model.embed(weights, full)
-            scores = self.model.classify(weights, embedding)
+            _, scores = self.model.forward(weights, full)
             losses.append(mean_loss(kind, scores, full))
             told.append(discrimination(kind, scores, full))
         loss = self._rows(losses).double()

@@ -109,10 +109,7 @@ def prepare(config: Config, split: Split, *, seed: int, offer: Offer | None = No
     method, graphs = make_method(config), split.graphs
     train, lent = _lend(method, split, seed, offer)
     given = _given(split, train, seed, offer)
-    edges = config.edges if method.reads_edges() else "ignore"
-    features = fit_features(graphs, train, config.features, edges)
-    task = _task(config, split, train)
-    model = method.network(features.width, features.edges, task)
+    features, model = make_network(config, split, train)
     shard = _encoder(graphs, features, model)
     motifs = vocabularies(config, split, given, offer) if method.uses_motifs else None
     contained: list[sparse.csr_array | None] = [None] * len(train)
@@ -140,6 +137,15 @@ def prepare(config: Config, split: Split, *, seed: int, offer: Offer | None = No
         summaries=_summaries(graphs, given, features) if method.believes else (),
         given=gift,
     )
+
+
+def make_network(config: Config, split: Split, train: list[Ints]) -> tuple[Features, Model]:
+    """Return the encoding of inputs and the network for the graphs that each agent trains on."""
+    method = make_method(config)
+    edges = config.edges if method.reads_edges() else "ignore"
+    features = fit_features(split.graphs, train, config.features, edges)
+    task = _task(config, split, train)
+    return features, method.network(features.width, features.edges, task)
 
 
 def _task(config: Config, split: Split, train: list[Ints]) -> Task:

@@ -120,7 +120,8 @@ class Simulation:
         """Whether a round is the same program every time: nothing is decided on the host."""
         # Only the accuracy of classes is computed on the device.
         judged = self.validation is None or self.model.task.kind == CLASSES
-        return self.method.takes_stacks() and self.agents.same_batches and judged
+        same = self.model.recordable and self.agents.same_batches
+        return self.method.takes_stacks() and same and judged
 
     def histories(self) -> list[History]:
         """Return an empty history for each federation."""
@@ -190,7 +191,9 @@ class Simulation:
         return FederationState(state.agents.rows(rows), unstack_state(self.server, state.server, f))
 
     def join(self, states: Sequence[FederationState]) -> FederationState:
-        """Stack federations that stand at the same round."""
+        """Stack federations that stand at the same round; refuse those of another network."""
+        for state in states:
+            self.model.layout.check(state.agents.weights)
         if self.single:
             return states[0]
         agents = AgentsState.concatenate([s.agents for s in states])
@@ -254,7 +257,7 @@ class Simulation:
             graphs[0] if self.single else graphs,
             blocks,
             [m.index for m in self.members if m.index is not None],
-            self.config.hidden,
+            self.model.hidden,
             seeds[0] if self.single else seeds,
             self._validate if self.validation is not None else None,
             self._by_member(lambda m: believed_graphs(m.summaries)),

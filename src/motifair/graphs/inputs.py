@@ -41,12 +41,18 @@ class Inputs:
 
 
 def describe_inputs(
-    data: Dataset, features: str, *, edges: bool = False, motifs: bool, task: str = "auto"
+    data: Dataset,
+    features: str,
+    *,
+    edges: bool = False,
+    motifs: bool,
+    task: str = "auto",
+    model: str = "",
 ) -> Inputs:
     """Describe which data of the graphs is used with these `features`.
 
     `edges` is whether the model reads edge labels, `motifs` whether motifs are used, `task` what is
-    predicted (`resolve_task`).
+    predicted (`resolve_task`), `model` describes the user's own module, if there is one.
 
     >>> from motifair.graphs.graph_set import GraphSet
     >>> pair = GraphSet.build("pair", [2, 1], [[0, 1]], [0, 1], node_label=[0, 6, 0])
@@ -73,12 +79,13 @@ def describe_inputs(
     if graphs.edge_label is not None and len(graphs.edge_label):
         count = len(np.unique(graphs.edge_label))
         if edges:
-            uses.append(f"edge labels ({count}, by GINE)")
+            uses.append(f"edge labels ({count}, by {'the model' if model else 'GINE'})")
         elif motifs:
             uses.append(f"edge labels ({count}, in motifs only)")
         else:
             ignores.append(f"edge labels ({count})")
-    return Inputs((*uses, _targets(data, task)), (*ignores, *graphs.ignored))
+    own = (f"the model {model}",) if model else ()
+    return Inputs((*uses, _targets(data, task), *own), (*ignores, *graphs.ignored))
 
 
 def _targets(data: Dataset, task: str) -> str:

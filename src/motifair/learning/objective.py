@@ -24,7 +24,7 @@ class ForwardPass:
         batch: The graphs of R agents.
         weights: The current weights, `(R, D)`.
         received: The weights at the start of the round, `(R, D)`.
-        embedding: The graph embeddings, `(R, G, H)`.
+        embedding: The graph embeddings, `(R, G, H)`, or None if the model has none.
         scores: What the model says of each graph, `(R, G, outputs)`: log-probabilities of classes,
             logits of binary tasks, or standardised numbers.
         prototypes: The global prototypes of the agents' motifs, `(M, H)`, if the method uses them.
@@ -35,7 +35,7 @@ class ForwardPass:
     batch: Batch
     weights: Tensor
     received: Tensor
-    embedding: Tensor
+    embedding: Tensor | None
     scores: Tensor
     prototypes: Tensor | None
     active: Tensor | None
@@ -86,6 +86,7 @@ class PrototypeTerm:
         """Return the term of every agent, `(R,)`."""
         assert forward.prototypes is not None
         assert forward.active is not None
+        assert forward.embedding is not None
         batch = forward.batch
         active = batch.select_motifs(forward.active)
         used = (active & (batch.motif_weight > 0)).to(forward.embedding.dtype)

@@ -12,8 +12,7 @@ from motifair.learning.adam import Adam, Moments, adam_step_
 from motifair.learning.loader import Loader
 from motifair.learning.objective import ForwardPass, Term
 from motifair.learning.randomness import DropoutBits, fold
-from motifair.models import Model
-from motifair.models.perceptron import NO_DROPOUT, DropoutMask
+from motifair.models import Model, Noise
 
 _DROPOUT = 2  # counter of the random stream; learning/loader.py uses 1 for shuffling
 
@@ -98,9 +97,7 @@ class LocalTraining:
         active: Tensor | None,
     ) -> ForwardPass:
         """Return the forward pass of every agent on one batch, with dropout."""
-        keep = self._masks(keys, batch)
-        embedding = self.model.embed(weights, batch, keep)
-        scores = self.model.classify(weights, embedding, keep)
+        embedding, scores = self.model.forward(weights, batch, Noise(keys, self.dropout))
         kind = self.model.task.kind
         return ForwardPass(batch, weights, received, embedding, scores, prototypes, active, kind)
 
@@ -110,11 +107,3 @@ class LocalTraining:
         for term in self.terms[1:]:
             total = total + term(forward)
         return total
-
-    def _masks(self, keys: Tensor, batch: Batch) -> list[DropoutMask]:
-        """Draw the dropout masks of one step: for the nodes of each layer, and for the graphs."""
-        layers, hidden, graphs = self.model.layers, self.model.hidden, batch.target.shape[1]
-        if self.dropout.rate == 0:
-            return [NO_DROPOUT] * (layers + 1)
-        units = [batch.nodes * hidden] * layers + [graphs * hidden]
-        return [DropoutMask(bits, self.dropout.scale) for bits in self.dropout(keys, units)]

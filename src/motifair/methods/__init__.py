@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import Field
+from collections.abc import Mapping, Sequence
+from dataclasses import Field, replace
 from typing import Any
 
 from motifair.components import Component, Registry
@@ -31,11 +31,13 @@ from motifair.methods.gcfl import GCFL, GCFLPlus
 from motifair.methods.motifair import Motifair
 from motifair.methods.self_train import SelfTrain, StarAlone
 from motifair.methods.valuations import E9_OPTIONS, VALUATIONS, Valuation
+from motifair.models import GIN, Model
+from motifair.models.factory import find_factory
 
 __all__ = [
     "AGGREGATIONS", "METHODS", "VALUATIONS", "Aggregation", "Memory", "Method", "Seen", "Valuation",
-    "all_methods", "component_options", "find_method", "make_method", "method_settings", "reads",
-    "refuse_unused",
+    "all_methods", "component_options", "find_method", "fit_to_model", "make_method",
+    "method_settings", "own_model", "reads", "refuse_unused",
 ]  # fmt: skip
 
 METHODS: Mapping[str, type[Method]] = {
@@ -131,6 +133,8 @@ def refuse_unused(config: Config, given: Mapping[str, object]) -> None:
         raise MotifairError(
             f"The network of {method.name} reads no edge labels; use edges=ignore or auto."
         )
+    if config.model:
+        _refuse_unused_sizes(config, method, changed)
     if "valuation" in method.options:
         unread = E9_OPTIONS - VALUATIONS.find(config.valuation).options
         for name in changed:
@@ -156,3 +160,41 @@ def refuse_unused(config: Config, given: Mapping[str, object]) -> None:
             f"partition={config.partition} does not use skew; leave it out, or use "
             "partition=dirichlet or sizes."
         )
+
+
+def _refuse_unused_sizes(config: Config, method: type[Method], changed: Sequence[str]) -> None:
+    """Refuse sizes of the network that a module of the user does not take."""
+    if method.model is not GIN:
+        raise MotifairError(
+            f"{method.name} has a network of its own; leave model out, or use another method."
+        )
+    factory = find_factory(config.model)
+    for name in ("hidden", "layers", "dropout"):
+        if name in changed and name not in factory.takes:
+            raise MotifairError(
+                f"The model {factory.name} has no argument {name}; leave it out, or add it to the "
+                "model."
+            )
+
+
+def fit_to_model(config: Config, model: Model, given: Mapping[str, object]) -> Config:
+    """Return the configuration without prototypes if the model has no embeddings; refuse a model
+    that has no such parameters as are to be exchanged.
+    """
+    model.layout.shared(make_method(config).share)
+    if model.hidden or not make_method(config).uses_prototypes:
+        return config
+    if "prototype_weight" in given:
+        raise MotifairError(
+            f"The model {config.model} returns no embeddings, of which prototypes are made; let it "
+            "return (scores, embeddings), or leave prototype_weight out."
+        )
+    return replace(config, prototype_weight=0.0)
+
+
+def own_model(method: Method) -> str:
+    """Describe the user's module that a method trains; '' if it trains its own network."""
+    name = method.config.model.partition("#")[0]
+    if not name or method.uses_prototypes or "prototype_weight" not in method.options:
+        return name
+    return f"{name} (no prototypes, which need embeddings)"

@@ -16,7 +16,7 @@ from motifair.graphs.task import Task
 from motifair.learning.objective import Term, supervised
 from motifair.mechanism.aggregation import size_weights
 from motifair.methods.aggregations import AGGREGATIONS, Aggregation, Mean
-from motifair.models import GIN, GINE, Model
+from motifair.models import GIN, GINE, Model, StackedModel
 
 Memory = dict[str, Tensor]
 
@@ -90,7 +90,7 @@ class Method(Component):
     """
 
     options: ClassVar[frozenset[str]] = frozenset({"share", "budget", "contribution", "aggregator"})
-    model: ClassVar[type[Model]] = GIN
+    model: ClassVar[type[StackedModel]] = GIN
     global_model: ClassVar[bool] = True
     uses_motifs: ClassVar[bool] = False
     mask_up: ClassVar[bool] = False  # whether the number of kept components is rounded up
@@ -179,11 +179,19 @@ class Method(Component):
 
     @classmethod
     def reads_edges(cls) -> bool:
-        """Whether its network can read edge labels: that is GIN, in place of which GINE does."""
+        """Whether its network can read edge labels: that is GIN, in place of which GINE does, or
+        a module of the user.
+        """
         return cls.model is GIN
 
     def network(self, width: int, edges: int, task: Task) -> Model:
         """Return the network for nodes with `width` inputs and `edges` edge labels, 0 for none."""
+        if self.config.model:
+            from motifair.models.module import ModuleModel  # importing PyG takes seconds
+
+            named = {n: getattr(self.config, n) for n in ("hidden", "layers", "dropout")}
+            given = {"width": width, "outputs": task.outputs, "edges": edges, **named}
+            return ModuleModel(self.config.model, given, task, self.config.seed)
         sizes = width, task.outputs, self.config.hidden, self.config.layers
         return GINE(*sizes, edges, task=task) if edges else self.model(*sizes, task=task)
 

@@ -1,10 +1,13 @@
-"""`Model`, the base class of the graph networks: parameter layout, first layer and head."""
+"""`Model`, what training and evaluation know of a graph network, and `StackedModel`, the base class
+of the built-in ones.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -18,13 +21,86 @@ from motifair.models.perceptron import NO_DROPOUT, DropoutMask
 Parameters = dict[str, Tensor]
 
 
+class Dropout(Protocol):
+    """Draws the dropout masks of a training step (`learning.randomness.DropoutBits`)."""
+
+    rate: float
+    scale: float
+
+    def __call__(self, keys: Tensor, units: Sequence[int]) -> list[Tensor]:
+        """Return the masks of every layer, `(R, words)`, given its number of units per row."""
+        ...
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Randomness of one training step: a key for each agent, `(R,)`, and the dropout of built-in
+    networks.
+    """
+
+    keys: Tensor
+    dropout: Dropout
+
+
 class Model(ABC):
-    """A graph network: node embeddings, sum pooling, linear, ReLU, dropout, linear.
+    """A graph network as training and evaluation know it.
 
     A model holds no parameters: every call takes the weights of R agents, `(R, D)`, and their
-    graphs. `layout` names the parameters within a row. A subclass implements `body` and `embed`.
-    Where a method has `keep`, it is a dropout mask for each layer and a last one for the head;
-    without it nothing is dropped.
+    graphs. `layout` names the parameters within a row. There are two kinds: `StackedModel`, the
+    built-in networks, which compute all rows at once, and `ModuleModel`, a PyG module of the user.
+
+    Attributes:
+        layout: Names and shapes of the parameters.
+        task: What it predicts.
+        width: Number of inputs of a node.
+        hidden: Width H of the graph embeddings; 0 if it has none, and no prototypes.
+    """
+
+    summed_inputs: ClassVar[bool] = False  # whether the first layer reads closed-neighbourhood sums
+    structure: ClassVar[bool] = False  # whether it reads structural inputs of the nodes
+    recordable: ClassVar[bool] = True  # whether a pass can be recorded as a CUDA graph
+
+    layout: Layout
+    task: Task
+    width: int
+    hidden: int
+
+    @property
+    def distinct_layers(self) -> int:
+        """Number of layers that can use `Batch.distinct`: none, or all."""
+        return 0
+
+    @abstractmethod
+    def forward(
+        self, weights: Tensor, batch: Batch, noise: Noise | None = None
+    ) -> tuple[Tensor | None, Tensor]:
+        """Return graph embeddings `(R, G, H)`, if it has any, and scores `(R, G, outputs)`.
+
+        Scores are log-probabilities of classes, logits of binary tasks, or standardised numbers.
+        With `noise` it is a pass of training, otherwise nothing is dropped.
+        """
+
+    @abstractmethod
+    def about(self) -> dict[str, Any]:
+        """Return what makes the network again, together with its inputs and its task, as JSON."""
+
+    @abstractmethod
+    def embed(self, weights: Tensor, batch: Batch) -> Tensor:
+        """Return the graph embeddings f_ω(G), `(R, G, H)`, of a model that has some."""
+
+    def predicted(self, scores: Tensor) -> Tensor:
+        """Return probabilities for the scores of classes or binary tasks; numbers as they are."""
+        if self.task.kind == CLASSES:
+            return scores.exp()
+        return scores.sigmoid() if self.task.kind == BINARY else scores
+
+
+class StackedModel(Model):
+    """A built-in network: node embeddings, sum pooling, linear, ReLU, dropout, linear.
+
+    All rows are computed at once. A subclass implements `body` and `embed`. Where a method has
+    `keep`, it is a dropout mask for each layer and a last one for the head; without it nothing is
+    dropped.
 
     Args:
         width: Number of inputs of a node.
@@ -38,9 +114,6 @@ class Model(ABC):
     >>> model.layout.names[:3], model.layout.initial(seed=0, dtype=torch.float32).shape
     (('pre.weight', 'pre.bias', 'convs.0.nn.0.weight'), torch.Size([274]))
     """
-
-    summed_inputs: ClassVar[bool] = False  # whether the first layer reads closed-neighbourhood sums
-    structure: ClassVar[bool] = False  # whether it reads structural inputs of the nodes
 
     def __init__(
         self, width: int, classes: int, hidden: int, layers: int, *, task: Task | None = None
@@ -64,10 +137,25 @@ class Model(ABC):
         """Return bounds of initial weights by name, where not those of `torch.nn.Linear`."""
         return {}
 
-    @property
-    def distinct_layers(self) -> int:
-        """Number of layers that can use `Batch.distinct`: none, or all."""
-        return 0
+    def forward(
+        self, weights: Tensor, batch: Batch, noise: Noise | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return graph embeddings `(R, G, H)` and scores `(R, G, outputs)`."""
+        keep = () if noise is None else self.masks(noise, batch)
+        embedding = self.embed(weights, batch, keep)
+        return embedding, self.classify(weights, embedding, keep)
+
+    def about(self) -> dict[str, Any]:
+        """Return its sizes."""
+        return {"hidden": self.hidden, "layers": self.layers}
+
+    def masks(self, noise: Noise, batch: Batch) -> list[DropoutMask]:
+        """Draw the dropout masks of one step: for the nodes of each layer, and for the graphs."""
+        dropout, graphs = noise.dropout, batch.target.shape[1]
+        if dropout.rate == 0:
+            return [NO_DROPOUT] * (self.layers + 1)
+        units = [batch.nodes * self.hidden] * self.layers + [graphs * self.hidden]
+        return [DropoutMask(bits, dropout.scale) for bits in dropout(noise.keys, units)]
 
     @abstractmethod
     def embed(self, weights: Tensor, batch: Batch, keep: Sequence[DropoutMask] = ()) -> Tensor:
@@ -76,19 +164,10 @@ class Model(ABC):
     def classify(
         self, weights: Tensor, embedding: Tensor, keep: Sequence[DropoutMask] = ()
     ) -> Tensor:
-        """Return the scores of graphs, `(R, G, H) -> (R, G, classes)`.
-
-        They are log-probabilities of classes, logits of binary tasks, or standardised numbers.
-        """
+        """Return the scores of graphs, `(R, G, H) -> (R, G, classes)`."""
         drop, normalised = layer_mask(keep, self.layers), self.task.kind == CLASSES
         result: Tensor = _Head.apply(weights, embedding, self.layout, drop, normalised)  # type: ignore[no-untyped-call]
         return result
-
-    def predicted(self, scores: Tensor) -> Tensor:
-        """Return probabilities for the scores of classes or binary tasks; numbers as they are."""
-        if self.task.kind == CLASSES:
-            return scores.exp()
-        return scores.sigmoid() if self.task.kind == BINARY else scores
 
     def first(self, weights: Tensor, batch: Batch) -> Tensor:
         """Apply the first linear layer to the distinct inputs, `(R, Q, H)`.

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from motifair.graphs.batch import Batch, DistinctNodes
-from motifair.models.base import Model, layer_mask, linear_parts
+from motifair.models.base import StackedModel, layer_mask, linear_parts
 from motifair.models.perceptron import (
     NO_DROPOUT,
     Activations,
@@ -21,7 +21,7 @@ from motifair.models.perceptron import (
 )
 
 
-class GIN(Model):
+class GIN(StackedModel):
     """layers × {MLP of the sum over a node and its neighbours, ReLU, dropout}, then sum pooling.
 
     A simulation spends most of its time here, so the backward pass is explicit: one autograd node

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from motifair.graphs.batch import Batch
 from motifair.graphs.task import Task
-from motifair.models.base import Model, layer_mask, linear_parts, pair
+from motifair.models.base import StackedModel, layer_mask, linear_parts, pair
 from motifair.models.perceptron import DropoutMask, perceptron, rectify, sum_rows
 
 
-class GINE(Model):
+class GINE(StackedModel):
     """layers × {MLP of x_i + Σ_j ReLU(x_j + t(e_ij)), ReLU, dropout}, then sum pooling.
 
     t is a linear layer of each convolution on the one-hot labels of the edges.

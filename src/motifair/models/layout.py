@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from motifair.errors import MotifairError
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -77,7 +79,13 @@ class Layout:
         """
         if share in ("all", "none"):
             return slice(0, self.size if share == "all" else 0)
-        return self.span({"conv": "convs.", "structure": "structure"}[share])
+        prefix = {"conv": "convs.", "structure": "structure"}[share]
+        if not any(name.startswith(prefix) for name in self.names):
+            raise MotifairError(
+                f"share={share} exchanges the parameters called {prefix}*, of which this model has "
+                "none; name its convolutions so, or use share=all."
+            )
+        return self.span(prefix)
 
     def tensor_sizes(self, part: slice) -> tuple[int, ...]:
         """Return the sizes of the parameters inside a slice of a row."""
@@ -106,9 +114,26 @@ class Layout:
         """Return a row `(D,)` as the state dict of the same model made of `torch.nn` modules."""
         parts = self.unpack(row[None])
         return {
-            name: p[0].t().clone(memory_format=torch.contiguous_format) for name, p in parts.items()
+            name: self.turned(p[0]).clone(memory_format=torch.contiguous_format)
+            for name, p in parts.items()
         }
 
     def from_state_dict(self, state: dict[str, Tensor]) -> Tensor:
         """Return the row `(D,)` of a state dict made by `to_state_dict`."""
-        return torch.cat([state[n].t().flatten() for n in self.names])
+        return torch.cat([self.turned(state[n]).flatten() for n in self.names])
+
+    def check(self, weights: Tensor) -> None:
+        """Refuse saved rows `(R, D)` of another network."""
+        if weights.shape[1] != self.size:
+            raise MotifairError(
+                f"The saved models have {weights.shape[1]} weights, but the network has "
+                f"{self.size}: its code has changed; use the version that was trained."
+            )
+
+    def state_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the tensors of `to_state_dict` by name."""
+        return {n: tuple(reversed(s)) for n, s in zip(self.names, self.shapes, strict=True)}
+
+    def turned(self, parameter: Tensor) -> Tensor:
+        """Return a parameter of a row as a state dict has it, or the other way round."""
+        return parameter.t()

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from motifair.graphs.batch import Batch
-from motifair.models.base import Model, layer_mask, linear, linear_parts
+from motifair.models.base import StackedModel, layer_mask, linear, linear_parts
 from motifair.models.perceptron import DropoutMask, rectify, sum_rows
 
 
-class SAGE(Model):
+class SAGE(StackedModel):
     """layers × {W_r·h + W_l·(mean of the neighbours' h) + b, ReLU, dropout}, then sum pooling."""
 
     def body(self) -> list[tuple[str, tuple[int, ...]]]:

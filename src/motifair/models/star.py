@@ -9,11 +9,11 @@ from torch import Tensor
 
 from motifair.graphs.batch import Batch
 from motifair.graphs.features import DEGREES, WALKS
-from motifair.models.base import Model, layer_mask, linear, linear_parts, pair
+from motifair.models.base import StackedModel, layer_mask, linear, linear_parts, pair
 from motifair.models.perceptron import DropoutMask, perceptron, sum_rows
 
 
-class Star(Model):
+class Star(StackedModel):
     """Two channels: x by GIN on [x ; s], s by GCN and tanh on structural inputs; then sum pooling.
 
     In each layer x reads the s of the previous layer; at the end a linear layer merges both.

@@ -22,6 +22,7 @@ from motifair.config import Config
 from motifair.federation.members import Members
 from motifair.graphs.batch import Shard, collate
 from motifair.graphs.features import motif_labels, resolve_features
+from motifair.models import StackedModel
 from motifair.motifs.extract import count_motifs
 from motifair.motifs.prototypes import local_prototypes
 
@@ -76,11 +77,12 @@ def attack(config: Config, members: Members, weights: Tensor) -> dict[str, Guess
 
 def _classified(members: Members, weights: Tensor, prototypes: Tensor) -> np.ndarray:
     """Return the probability of class 1 that each agent's model gives its own prototypes."""
-    assert members.index is not None
+    model = members.model
+    assert members.index is not None and isinstance(model, StackedModel)  # noqa: PT018
     parts = prototypes.split(members.index.sizes.tolist())  # type: ignore[no-untyped-call]
     with torch.no_grad():
         scores = [
-            members.model.classify(row[None], own[None])[0, :, 1]
+            model.classify(row[None], own[None])[0, :, 1]
             for row, own in zip(weights, parts, strict=True)
         ]
     likely: np.ndarray = torch.cat(scores).exp().double().cpu().numpy()

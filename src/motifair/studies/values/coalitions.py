@@ -107,7 +107,7 @@ class Coalitions:
         parts = []
         for weights in torch.split(self.weights, at_once):
             batch = repeat(one, len(weights))
-            scores = self.model.classify(weights, self.model.embed(weights, batch))
+            _, scores = self.model.forward(weights, batch)
             parts.append(mean_loss(self.model.task.kind, scores, batch))
         return torch.cat(parts).double()
 

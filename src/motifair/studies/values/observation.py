@@ -97,7 +97,7 @@ class Observation:
 
         def loss(one: Batch) -> Tensor:
             batch = repeat(one, len(models))
-            scores = self.model.classify(models, self.model.embed(models, batch))
+            _, scores = self.model.forward(models, batch)
             return mean_loss(self.model.task.kind, scores, batch)
 
         return torch.stack([loss(one) for one in self.held], dim=1)
