@@ -26,7 +26,7 @@ def paper(
         str,
         typer.Argument(
             help="table2, perturbed, tradeoff, payoff, ablation, lambda, scale, contribution, "
-            "datasets, claims, manipulation, axioms, values, search, or all.",
+            "datasets, claims, pooled, manipulation, axioms, values, search, or all.",
             autocompletion=complete.study,
         ),
     ],

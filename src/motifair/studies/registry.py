@@ -19,6 +19,7 @@ MODULES = {
     "scale": "motifair.studies.scale",
     "contribution": "motifair.studies.contribution",
     "claims": "motifair.studies.claims",
+    "pooled": "motifair.studies.pooled",
     "manipulation": "motifair.studies.manipulation",
     "axioms": "motifair.studies.axioms",
     "inversion": "motifair.studies.inversion",
