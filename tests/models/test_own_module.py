@@ -97,6 +97,8 @@ def test_an_agent_drops_the_same_in_any_company() -> None:
         _, alone = module.forward(weights[row], batch, Noise(keys[row], dropout))
         assert torch.equal(alone[0], together[r, : len(shard)])
         assert not torch.equal(alone, module.forward(weights[row], batch)[1])
+        other = Noise(keys[row] + 1, dropout)
+        assert not torch.equal(alone, module.forward(weights[row], batch, other)[1])
     assert torch.equal(before, torch.random.get_rng_state())  # nobody else's numbers are drawn
 
 

@@ -66,18 +66,15 @@ def summary(raw: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for dataset, part in raw.groupby("dataset", sort=False):
-        sign = -1 if part["metric"].iloc[0] in ("rmse", "mae") else 1
-        row = {
-            "dataset": dataset,
-            "metric": part["metric"].iloc[0],
-            "network": part["network"].iloc[0],
-        }
+        measure, network = part["measure"].iloc[0], part["network"].iloc[0]
+        sign = -1 if measure in ("rmse", "mae") else 1
+        row = {"dataset": dataset, "measure": measure, "network": network}
         row["pooled"] = sign * part["pooled"].mean()
         for method in METHODS:
-            row[method] = sign * part[method].mean()
             pair = paired_difference(part[method].tolist(), part["pooled"].tolist())
-            row |= {f"{method} − pooled": pair.mean, f"{method} low": pair.low}
-            row[f"{method} high"] = pair.high
+            name = f"{method}_minus_pooled"
+            row |= {method: sign * part[method].mean(), name: pair.mean}
+            row |= {f"{name}_low": pair.low, f"{name}_high": pair.high}
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -85,9 +82,9 @@ def summary(raw: pd.DataFrame) -> pd.DataFrame:
 def _note(rounds: int, splits: int) -> str:
     t = TRAINING
     return (
-        f"Scores on the graphs that no member holds, the server's model against a network of PyG's "
-        f"GINConv, or GINEConv where edges have labels, trained by torch.optim.Adam on all members' "
-        f"training graphs: {t['agents']} members, {rounds} rounds of one epoch against {rounds} "
+        "Scores on the graphs that no member holds: the server's model against a network of PyG's "
+        "GINConv, or GINEConv where edges have labels, trained by torch.optim.Adam on all members' "
+        f"training graphs. {t['agents']} members, {rounds} rounds of one epoch against {rounds} "
         f"epochs, hidden {t['hidden']}, {t['layers']} layers, no dropout, batches of "
         f"{t['batch_size']}, learning rate {t['learning_rate']}; nothing was chosen. Splits from "
         f"{FIRST}, {splits} of them; differences are paired, positive where the federation is "
@@ -107,7 +104,7 @@ def _split_row(settings: Settings, dataset: str, seed: int) -> dict[str, Any]:
         members = prepare(plan.config, split_data(plan, 0), seed=seed)
         row[method] = _federated(plan, members)
     row |= {
-        "metric": members.model.task.metric,
+        "measure": members.model.task.metric,
         "network": "GINE" if members.features.edges else "GIN",
     }
     row["pooled"] = train_pooled(members, plan, epochs=settings.rounds)
@@ -154,7 +151,7 @@ def train_pooled(members: Members, plan: Plan, *, epochs: int) -> float:
             optimiser.zero_grad()
             scores = _scores(network, batch)
             loss = F.nll_loss if task.kind == CLASSES else F.mse_loss
-            loss(scores, batch.y).backward()
+            loss(scores, batch.y).backward()  # type: ignore[no-untyped-call]
             optimiser.step()
     with torch.no_grad():
         held_out = list(as_data(members.global_test, members))
