@@ -16,11 +16,11 @@ COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 NAMED = {
     "run": {
         "dataset", "smiles", "targets", "method", "agents", "rounds", "splits", "seed",
-        "fixed_split", "partition", "scenario", "profile", "eval_every", "task", "metric",
+        "fixed_split", "partition", "scenario", "profile", "eval_every", "task", "metric", "model",
     },
     "compare": {
         "dataset", "smiles", "targets", "agents", "rounds", "splits", "seed", "partition",
-        "scenario", "profile", "task", "metric",
+        "scenario", "profile", "task", "metric", "model",
     },
 }  # fmt: skip
 
