@@ -6,6 +6,7 @@ import functools
 import random
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -222,3 +223,9 @@ def test_a_module_is_drawn_again_for_each_seed_but_for_what_is_frozen() -> None:
     assert (model.constants()["convs.1.bias"] == 0.5).all()
     assert model.hidden == 8
     assert made(Bare).hidden == 0
+
+
+def test_modules_may_be_made_and_called_in_several_threads() -> None:
+    with ThreadPoolExecutor(4) as pool:
+        digests = list(pool.map(lambda seed: made(GCN).digest(seed % 2), range(12)))
+    assert len(set(digests)) == 2

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import inspect
+import threading
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from motifair.errors import MotifairError
 
 SIZES = ("width", "outputs", "edges", "hidden", "layers", "dropout")  # what a factory may ask for
 PYTHON = "python"  # in the place of the module of what cannot be imported
+# Held while torch's one generator has the seed of a module or of a pass.
+GENERATOR = threading.Lock()
 _GIVEN: dict[str, Callable[..., Any]] = {}
 
 
@@ -40,7 +43,7 @@ class Factory:
 
     def __call__(self, seed: int, sizes: Mapping[str, float]) -> Module:
         """Make the module with initial weights that follow from the seed."""
-        with torch.random.fork_rng(devices=[]):
+        with GENERATOR, torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             try:
                 made = self.make(**{name: sizes[name] for name in self.takes})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,13 +18,10 @@ from motifair.errors import MotifairError
 from motifair.graphs.batch import Batch
 from motifair.graphs.task import CLASSES, Task
 from motifair.models.base import Model, Noise
-from motifair.models.factory import find_factory
+from motifair.models.factory import GENERATOR, find_factory
 from motifair.models.layout import Layout
 from motifair.models.pyg_data import as_pyg
 from motifair.models.trial import check_shapes, trained_parameters, try_module
-
-# A call puts an agent's weights into the one module, and seeds torch's one generator.
-_LOCK = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -98,10 +94,13 @@ class ModuleModel(Model):
         self, weights: Tensor, batch: Batch, noise: Noise | None = None
     ) -> tuple[Tensor | None, Tensor]:
         """Return graph embeddings `(R, G, H)`, if it has any, and scores `(R, G, outputs)`."""
-        keys = [None] * batch.rows if noise is None else noise.keys.tolist()
+        keys = [0] * batch.rows if noise is None else noise.keys.tolist()
         data = as_pyg(batch, self.width, weights.dtype)
         padded = batch.graph_weight.shape[1]
-        rows = [self._row(*each, padded) for each in zip(weights, data, keys, strict=True)]
+        rows = [
+            self._row(*each, padded, training=noise is not None)
+            for each in zip(weights, data, keys, strict=True)
+        ]
         scores = torch.stack([s for s, _ in rows])
         if self.task.kind == CLASSES:
             scores = torch.log_softmax(scores, dim=-1)
@@ -117,10 +116,12 @@ class ModuleModel(Model):
         assert embedding is not None, "without embeddings there are no prototypes"
         return embedding
 
-    def call(self, weights: Tensor, data: PygBatch, key: int | None) -> tuple[Tensor, Tensor]:
+    def call(
+        self, weights: Tensor, data: PygBatch, key: int, *, training: bool
+    ) -> tuple[Tensor, Tensor]:
         """Return scores and embeddings (of width 0 if there are none) by one agent's weights.
 
-        With a key the module is in training mode, and draws random numbers that follow from it.
+        Random numbers that the module draws follow from the key.
         """
         parts = self.layout.unpack(weights[None])
         state = {
@@ -129,10 +130,10 @@ class ModuleModel(Model):
         }
         state |= {name: part[0] for name, part in parts.items()}
         where = [weights.device] if weights.is_cuda else []
-        with _LOCK, torch.random.fork_rng(devices=where, device_type=weights.device.type):
-            self.module.train(key is not None)
-            if key is not None:
-                torch.manual_seed(key)
+        # The lock is for the one module, too, into which a call puts an agent's weights.
+        with GENERATOR, torch.random.fork_rng(devices=where, device_type=weights.device.type):
+            self.module.train(training)
+            torch.manual_seed(key)
             result = functional_call(self.module, state, (data,))
         scores, embedding = result if isinstance(result, tuple) else (result, None)
         if embedding is None:
@@ -149,12 +150,12 @@ class ModuleModel(Model):
         return self.factory(seed, self.sizes)
 
     def _row(
-        self, weights: Tensor, data: PygBatch, key: int | None, padded: int
+        self, weights: Tensor, data: PygBatch, key: int, padded: int, *, training: bool
     ) -> tuple[Tensor, Tensor]:
         """Return scores and embeddings of one agent, padded to so many graphs."""
         count = data.num_graphs
         if count:
-            scores, embedding = self.call(weights, data, key)
+            scores, embedding = self.call(weights, data, key, training=training)
         else:  # an agent with fewer mini-batches than others in its stack
             scores, embedding = (weights.new_zeros(0, n) for n in (self.task.outputs, self.hidden))
         rest = (0, 0, 0, padded - count)

@@ -16,8 +16,6 @@ from motifair.errors import MotifairError
 if TYPE_CHECKING:
     from motifair.models.module import ModuleModel
 
-_KEY = 7  # of the trial's training passes
-
 
 def trained_parameters(name: str, module: Module, again: Module) -> dict[str, Tensor]:
     """Return the parameters with gradient; `again` is the module made with the same seed."""
@@ -48,8 +46,11 @@ def try_module(model: ModuleModel) -> int:
     weights = model.layout.initial(0, dtype).requires_grad_()
     before = {n: t.clone() for n, t in model.constants().items()}
     try:
-        still = [_still(model, weights, data, k) for k, data in enumerate((pair, single, pair))]
-        moving = [model.call(weights, pair, _KEY)[0] for _ in range(3)]
+        still = [  # no seed must matter
+            model.call(weights, data, key, training=False)
+            for key, data in enumerate((pair, single, pair))
+        ]
+        moving = [model.call(weights, pair, 0, training=True)[0] for _ in range(3)]
     except MotifairError:
         raise
     except Exception as error:
@@ -76,13 +77,6 @@ def try_module(model: ModuleModel) -> int:
             "must take random numbers from torch alone, and only in training mode."
         )
     return still[0][1].shape[1]
-
-
-def _still(model: ModuleModel, weights: Tensor, data: PygBatch, seed: int) -> tuple[Tensor, Tensor]:
-    """Call a module in evaluation mode, in which no seed must matter."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return model.call(weights, data, None)
 
 
 def check_shapes(name: str, graphs: int, outputs: int, scores: Any, embedding: Any) -> None:
