@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from motifair.evaluation.metrics import score
 from motifair.evaluation.statistics import paired_difference
 from motifair.experiments.plan import Plan, split_data
 from motifair.export.pyg import GINEModule, GINModule, Network
-from motifair.federation.loop import run_rounds
+from motifair.federation.loop import Stopped, run_rounds
 from motifair.federation.members import Members, prepare
 from motifair.federation.simulation import Simulation
 from motifair.files import read_json, write_json
@@ -102,12 +103,12 @@ def _split_row(settings: Settings, dataset: str, seed: int) -> dict[str, Any]:
     for method in METHODS:
         plan = _plan(settings, dataset, seed, method)
         members = prepare(plan.config, split_data(plan, 0), seed=seed)
-        row[method] = _federated(plan, members)
+        row[method] = _federated(plan, members, settings.stop)
     row |= {
         "measure": members.model.task.metric,
         "network": "GINE" if members.features.edges else "GIN",
     }
-    row["pooled"] = train_pooled(members, plan, epochs=settings.rounds)
+    row["pooled"] = train_pooled(members, plan, epochs=settings.rounds, stop=settings.stop)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, row)
     return row
@@ -123,16 +124,18 @@ def _plan(settings: Settings, dataset: str, seed: int, method: str) -> Plan:
     return replace(settings, splits=1).plan(dataset, seed=seed, splits=1, **options)
 
 
-def _federated(plan: Plan, members: Members) -> float:
+def _federated(plan: Plan, members: Members, stop: Callable[[], bool]) -> float:
     """Return the score of the server's model after the last round."""
     simulation = Simulation(plan.config, members, device=plan.device, threads=plan.threads)
     histories = simulation.histories()
-    run_rounds(simulation, simulation.start(), histories, eval_every=plan.config.rounds)
-    simulation.close()
+    with closing(simulation):
+        run_rounds(
+            simulation, simulation.start(), histories, stop=stop, eval_every=plan.config.rounds
+        )
     return float(histories[0].global_accuracy[-1])
 
 
-def train_pooled(members: Members, plan: Plan, *, epochs: int) -> float:
+def train_pooled(members: Members, plan: Plan, *, epochs: int, stop: Callable[[], bool]) -> float:
     """Train a PyG network on all members' training graphs; return its score on unseen graphs."""
     config, task = plan.config, members.model.task
     torch.manual_seed(members.seed)
@@ -147,6 +150,8 @@ def train_pooled(members: Members, plan: Plan, *, epochs: int) -> float:
     )
     graphs = [g for shard in members.train for g in as_data(shard, members)]
     for _ in range(epochs):
+        if stop():
+            raise Stopped
         for batch in DataLoader(graphs, config.batch_size, shuffle=True):
             optimiser.zero_grad()
             scores = _scores(network, batch)
