@@ -91,6 +91,7 @@ TEXTS: dict[str, tuple[str, Any]] = {
     "agents": ("5", 5),
     "scenario": ("twins", "twins"),
     "partition": ("dirichlet", "dirichlet"),
+    "spaces": ("own", "own"),
     "skew": (".25", 0.25),
     "test_fraction": ("0.2", 0.2),
     "perturbation": ("tiers", "tiers"),

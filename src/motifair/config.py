@@ -53,7 +53,7 @@ class Config:
     dataset: str = option(
         "planted",
         "name, path of a TU folder or zip or of a file (CSV with SMILES or edges, PyG, NetworkX), "
-        "or several joined by commas, one an agent",
+        "or several joined by commas, one an agent, or `agents` over their number",
     )
     smiles: str = option("", "column of a CSV file with SMILES; by default the one called smiles")
     targets: str = option(
@@ -108,6 +108,13 @@ class Config:
             "scaffold",
         ),
         others=True,
+    )
+    spaces: str = option(
+        "auto",
+        "whether node labels, attributes and classes of datasets given one by one mean the same "
+        "(`common`), or each dataset has inputs and classes of its `own`, so that nothing but "
+        "convolutions is shared; `auto` is own for different published datasets",
+        choices=("auto", "common", "own"),
     )
     skew: float = option(
         0.5,
@@ -408,8 +415,9 @@ class Config:
     def digest(self) -> str:
         """Return a short hash of this configuration.
 
-        Without `edges`, `task`, `metric`, `smiles` and `targets` where they say what was before
-        there were these options: edges ignored, the accuracy of classes, no molecules.
+        Without `edges`, `task`, `metric`, `smiles`, `targets` and `spaces` where they say what was
+        before there were these options: edges ignored, the accuracy of classes, no molecules, one
+        space.
         """
         values = {k: v for k, v in self.to_json().items() if v not in _LATER.get(k, ())}
         text = json.dumps(values, sort_keys=True)
@@ -422,6 +430,7 @@ _LATER = {
     "metric": ("auto", "accuracy"),
     "smiles": ("",),
     "targets": ("",),
+    "spaces": ("auto", "common"),
 }
 
 PROFILES: Mapping[str, Mapping[str, Any]] = {

@@ -103,13 +103,16 @@ def test_a_mistaken_comparison_is_refused(options: dict[str, str], sentence: str
         motifair.compare(**options, **QUICK)  # type: ignore[arg-type]
 
 
-def test_sharing_everything_across_datasets_with_other_labels_is_refused(data_dir: Path) -> None:
-    with pytest.raises(MotifairError, match="use share=conv"):
-        motifair.run("MUTAG,PROTEINS", method="fedavg", data_dir=data_dir)
+def test_different_published_datasets_keep_inputs_and_classes_of_their_own(data_dir: Path) -> None:
+    with pytest.raises(MotifairError, match="use a method that shares convolutions"):
+        motifair.run("MUTAG,PROTEINS", method="fedavg", share="all", data_dir=data_dir)
     options = {k: v for k, v in QUICK.items() if k != "agents"}
-    for method, own in (("fedavg", {"share": "conv"}), ("gcfl", {}), ("fedstar", {})):
-        result = motifair.run("MUTAG,PROTEINS", method=method, data_dir=data_dir, **own, **options)
+    comparison = motifair.compare(
+        ["MUTAG", "PROTEINS"], methods="fedavg,gcfl,fedstar", data_dir=data_dir, **options
+    )
+    for result in comparison.results.values():
         assert result.splits[0].names == ("MUTAG", "PROTEINS")
+        assert result.inputs["uses"][0] == "MUTAG: node labels (7), 2 classes (-1, 1)"
 
 
 class Generous(Method):

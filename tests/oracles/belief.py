@@ -27,15 +27,16 @@ def signature(graph: nx.Graph) -> Signature:
 def distinct_counts(agents: Sequence[Sequence[object]]) -> list[float]:
     """For each agent, from what stands for each of its graphs: graphs that more than half of the
     agents hold count in the proportion in which the others do, which count once for each agent and
-    1/h where h agents hold them.
+    1/h where h agents hold them. What one agent alone holds is always among the others.
     """
     counted = []
     for mine in agents:
-        rare = [s for s in mine if 2 * sum(s in other for other in agents) <= len(agents)]
+        holders = {s: sum(s in other for other in agents) for s in mine}
+        rare = [s for s in mine if holders[s] == 1 or 2 * holders[s] <= len(agents)]
         if not rare:
             counted.append(float(len(mine)))
             continue
-        count = sum(1 / sum(s in other for other in agents) for s in set(rare))
+        count = sum(1 / holders[s] for s in set(rare))
         counted.append(count / len(rare) * len(mine))
     return counted
 

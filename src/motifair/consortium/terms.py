@@ -31,7 +31,7 @@ SIMULATION_ONLY = frozenset(
     {
         "dataset", "splits", "fixed_split", "contribution", "incentives", "agents", "scenario",
         "partition", "skew", "perturbation", "features", "edges", "task", "budget", "eval_every",
-        "bounded",
+        "bounded", "spaces",
     }
 )  # fmt: skip
 TERMS = "federation.toml"

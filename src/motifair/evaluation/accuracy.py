@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -44,18 +46,25 @@ def measure(model: Model, weights: Tensor, batch: Batch) -> Tensor:
     return scores(model.task, outputs(model, weights, batch), batch)
 
 
-def scores(task: Task, predicted: Tensor, batch: Batch) -> Tensor:
+def scores(
+    task: Task, predicted: Tensor, batch: Batch, own: Sequence[Task] | None = None
+) -> Tensor:
     """Return each agent's score by the task's metric, `(R, G, outputs) -> (R,)`; more is better.
 
-    NaN for an agent whose model has overflowed.
+    `own` are the agents' tasks where each has its own, with fewer outputs. NaN for an agent whose
+    model has overflowed.
     """
     if task.kind == CLASSES and task.metric == "accuracy":
         return share_correct(chosen_classes(predicted), batch)
     real, target = (batch.graph_weight > 0).cpu().numpy(), batch.target.cpu().numpy()
     if task.kind != CLASSES:
         target = np.where(batch.label_weight.cpu().numpy() > 0, target, np.nan)
-    rows = zip(real, target, predicted.double().cpu().numpy(), strict=True)
-    judged = [score(task, y[r], p[r]) for r, y, p in rows]
+    tasks = [task] * len(real) if own is None else own
+    rows = zip(tasks, real, target, predicted.double().cpu().numpy(), strict=True)
+    judged = [
+        score(t, y[r] if y.ndim == 1 else y[r][:, : t.outputs], p[r][:, : t.outputs])
+        for t, r, y, p in rows
+    ]
     return torch.tensor(judged, dtype=torch.float64, device=predicted.device)
 
 
@@ -75,6 +84,8 @@ def constant(task: Task, predicted: Tensor, batch: Batch) -> Tensor:
 
     Of binary tasks and numbers: the same outputs.
     """
+    if batch.allowed is not None:
+        predicted = predicted.where(batch.allowed, 0.0)
     answer = chosen_classes(predicted).unsqueeze(-1) if task.kind == CLASSES else predicted
     first = answer[:, :1]  # padding comes last
     padding = (batch.graph_weight == 0).unsqueeze(-1)

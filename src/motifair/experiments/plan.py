@@ -112,6 +112,8 @@ def make_plan(
     """Check options, data and device before anything is written; return the plan."""
     if isinstance(dataset, Path):
         dataset = str(dataset)
+    if isinstance(dataset, list | tuple) and dataset and isinstance(dataset[0], str | Path):
+        dataset = ",".join(str(one) for one in dataset)
     # The data folder is stored, so that a run can continue where MOTIFAIR_DATA is not set.
     by_name = isinstance(dataset, str) and dataset not in GENERATED
     folder = data_folder(None if data_dir is None else Path(data_dir)) if by_name else None
@@ -128,7 +130,8 @@ def make_plan(
     find_method(config.method)
     agents = config.agents if "agents" in options else None
     data = _load(dataset, config, folder, agents, function if callable(function) else None)
-    config = _as_molecules(_with_owners(config, data, options), data, options)
+    config = _with_owners(_with_spaces(config, data, options), data, options)
+    config = _as_molecules(config, data, options)
     refuse_unused(config, options)
     data, task = with_task(data, config.task)
     config = replace(
@@ -177,8 +180,10 @@ def _load(
         seed=config.seed,
         data_dir=folder,
         columns=Columns(config.smiles, config.targets, group),
+        spaces=config.spaces,
     )
-    if not data.molecules and (config.smiles or config.targets):
+    molecules = data.molecules or any(part.molecules for part in data.parts)
+    if not molecules and (config.smiles or config.targets):
         raise MotifairError(
             f"{data.name} has no molecules in a CSV file; leave --smiles and --targets out."
         )
@@ -204,6 +209,15 @@ def _as_molecules(config: Config, data: Dataset, given: Mapping[str, Any]) -> Co
 
 def with_task(data: Dataset, task: str) -> tuple[Dataset, str]:
     """Return the data with targets as this task has them, and `auto` resolved."""
+    if data.parts:
+        parts, kinds = zip(*(with_task(part, task) for part in data.parts), strict=True)
+        if len(set(kinds)) > 1:
+            each = ", ".join(f"{p.name} {kind}" for p, kind in zip(parts, kinds, strict=True))
+            raise MotifairError(
+                f"The datasets are for different tasks ({each}), whose scores cannot be compared; "
+                "join datasets of one task, or set task."
+            )
+        return replace(data, parts=parts), kinds[0]
     graphs, kind = resolve_task(data.graphs, task)
     return replace(data, graphs=graphs), kind
 
@@ -217,9 +231,48 @@ def _check_validation(config: Config) -> None:
         )
 
 
+def _with_spaces(config: Config, data: Dataset, given: Mapping[str, Any]) -> Config:
+    """Return the configuration of a run whose datasets have inputs and classes of their own.
+
+    There is one agent for each dataset, or `agents` are shared out equally to them, and each
+    dataset to its agents by the partition. Nothing but convolutions is shared.
+    """
+    if not data.parts:
+        if config.spaces == "own":
+            raise MotifairError(
+                f"spaces=own is for several datasets, but {data.name} is one; join several with "
+                "commas."
+            )
+        return replace(config, spaces="common")
+    count = len(data.owners)
+    agents = config.agents if "agents" in given else count
+    if agents % count:
+        raise MotifairError(
+            f"agents={agents} cannot be shared out equally to the {count} datasets of {data.name}; "
+            "use a multiple of that, or leave it out for one agent each."
+        )
+    one_each = agents == count
+    shared_out = "partition" in given and config.partition != "domains"
+    damaged = config.scenario != "none" or config.perturbation != "none"
+    if one_each and (shared_out or damaged):
+        raise MotifairError(
+            "Partitions, perturbations and scenarios are within a dataset, and each has one agent; "
+            f"use agents={2 * count} or another multiple, or leave them out."
+        )
+    if not one_each and config.partition not in SHARED_OUT:
+        raise MotifairError(
+            f"partition={config.partition} does not share a dataset out to {agents // count} "
+            f"agents; use {' or '.join(SHARED_OUT)}."
+        )
+    method = find_method(config.method)
+    share = "conv" if "share" not in given and "share" in method.options else config.share
+    partition = "domains" if one_each else config.partition
+    return replace(config, spaces="own", agents=agents, partition=partition, share=share)
+
+
 def _with_owners(config: Config, data: Dataset, given: Mapping[str, Any]) -> Config:
     """Return the configuration with the data's own partition, unless another one is set."""
-    if data.owner is None:
+    if data.owner is None or data.parts:
         return config
     if "partition" not in given and config.scenario == "none":
         config = replace(config, partition="domains")
@@ -240,11 +293,29 @@ def _check_domains(config: Config, data: Dataset) -> None:
         ATTRIBUTES: "attributes",
         BOTH: "labels and attributes",
     }.get(config.features)
-    if len(data.schemas) > 1 and what and make_method(config).share == "all":
+    if data.parts:
+        _check_spaces(config, data)
+    elif len(data.schemas) > 1 and what and make_method(config).share == "all":
         raise MotifairError(
             f"The node {what} of {' and '.join(data.schemas)} do not mean the same, so "
             f"{config.method} cannot share all parameters between them; use share=conv (or "
             "features=degree)."
+        )
+
+
+def _check_spaces(config: Config, data: Dataset) -> None:
+    """Refuse what needs a model of all members where each has inputs and classes of its own."""
+    names = " and ".join(part.name for part in data.parts)
+    if make_method(config).share == "all":
+        raise MotifairError(
+            f"{names} have inputs and classes of their own, so {config.method} cannot share all "
+            "parameters between them; use a method that shares convolutions (share=conv), or "
+            "spaces=common where labels and classes mean the same."
+        )
+    if config.contribution:
+        raise MotifairError(
+            "contribution measures what agents add to the server's model, but there is none where "
+            f"{names} have inputs and classes of their own; leave it out."
         )
 
 

@@ -228,7 +228,7 @@ def _layout(plan: Plan) -> dict[str, Any]:
 
 def _global_model(config: Config) -> str | None:
     """Return which model the global accuracy was measured on, or None if there is none."""
-    if not find_method(config.method).global_model:
+    if not find_method(config.method).global_model or config.spaces == "own":
         return None
     if config.share == "all":
         return "server"

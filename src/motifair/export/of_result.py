@@ -38,7 +38,7 @@ def model_of(result: Result, agent: str, split: int) -> Exported:
         raise MotifairError(f"{problem}; name one of {', '.join(trained.names)}.")
     model = trained.model(agent)
     card = trained.card(model)
-    members = trained.members
+    members = trained.own(agent)
     return make_exported(model.weights, members.model, members.features, card, model.own)
 
 

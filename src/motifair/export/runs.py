@@ -28,6 +28,6 @@ def export_run(run_dir: str | Path, out: str | Path) -> list[Path]:
         for model in split.models():
             place = SERVER if model.agent == SERVER else f"agents/{model.agent}"
             folders.append(Path(out) / f"split-{number:03d}" / place)
-            network, card = split.members.model, split.card(model)
-            save_model(folders[-1], model.weights, network, split.members.features, card, model.own)
+            own, card = split.own(model.agent), split.card(model)
+            save_model(folders[-1], model.weights, own.model, own.features, card, model.own)
     return folders

@@ -50,7 +50,8 @@ class TrainedSplit:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the agents, and `server` if the method has a global model."""
-        server = (SERVER,) if make_method(self.plan.config).global_model else ()
+        everybody = make_method(self.plan.config).global_model and not self.members.parts
+        server = (SERVER,) if everybody else ()
         return (*self.history.names, *server)
 
     def models(self) -> Iterator[Model]:
@@ -66,11 +67,18 @@ class TrainedSplit:
             simulation = Simulation(config, self.members, device=agents.weights.device)
             weights = simulation.global_weights(self.state)[0]
             return Model(name, weights, float(self.history.global_accuracy[-1]))
-        a = self.history.names.index(name)
-        own = None
+        a, own = self.history.names.index(name), None
+        whole, layout = self.members.model.layout, self.own(name).model.layout
         if agents.own is not None:
-            own = agents.own.weights[a], make_method(config).own_weight
-        return Model(name, agents.weights[a], float(self.history.columns["accuracy"][-1, a]), own)
+            own = whole.fit(agents.own.weights[a], layout), make_method(config).own_weight
+        accuracy = float(self.history.columns["accuracy"][-1, a])
+        return Model(name, whole.fit(agents.weights[a], layout), accuracy, own)
+
+    def own(self, name: str) -> Members:
+        """Return the members with inputs and classes as those of an agent, or of the server."""
+        if name == SERVER:
+            return self.members
+        return self.members.own(self.history.names.index(name))
 
     def card(self, model: Model) -> dict[str, Any]:
         """Return the card of a model: how it was trained, and its accuracy."""
@@ -78,7 +86,7 @@ class TrainedSplit:
         return {
             "method": config.method,
             "rounds": config.rounds,
-            "classes": list(self.plan.data.graphs.class_values),
+            "classes": list(self.own(model.agent).split.graphs.class_values),
             "dataset": config.dataset,
             "seed": config.seed + self.number,
             "agent": model.agent,

@@ -16,6 +16,7 @@ from motifair.federation.parallel import Done, ParallelTraining, Work
 from motifair.federation.protocol import Downloads, Uploads
 from motifair.graphs.batch import Shard, collate
 from motifair.graphs.graph_set import ranges
+from motifair.graphs.task import Task
 from motifair.learning.adam import Adam, Moments
 from motifair.learning.loader import Loader
 from motifair.learning.objective import discrimination, mean_loss
@@ -79,8 +80,11 @@ class Agents:
         threads: int,
         federations: int,
         dtype: torch.dtype,
+        tasks: Sequence[Task] | None = None,
     ) -> None:
-        """`keys`, `own_keys` `(A,)` seed the random bits of agents' federated and own models."""
+        """`keys`, `own_keys` `(A,)` seed the random bits of agents' federated and own models;
+        `tasks` are what agents predict where they differ in that.
+        """
         self.federations = federations
         self.keys, self.method, self.training = keys, method, training
         self.model = training.model
@@ -96,6 +100,7 @@ class Agents:
         self.tests = [
             collate([test[r] for r in rows], device, dtype, layers=still) for rows in stacks
         ]
+        self.tasks = [None if tasks is None else [tasks[r] for r in rows] for rows in stacks]
         self.stacks = [_places(np.array(rows), device) for rows in stacks]
         count = np.array([s.motifs.shape[1] for s in train])
         first = np.cumsum(count) - count
@@ -240,11 +245,11 @@ class Agents:
         was chosen), and whether it predicts the same for all of them, `(A,)` each.
         """
         reached, same = [], []
-        for stack, test in zip(self.stacks, self.tests, strict=True):
+        for stack, test, tasks in zip(self.stacks, self.tests, self.tasks, strict=True):
             own = None if state.own is None else state.own.weights[stack]
             weights, weight = state.weights[stack], self.method.own_weight
             predicted = outputs(self.model, weights, test, own, weight)
-            reached.append(scores(self.model.task, predicted, test))
+            reached.append(scores(self.model.task, predicted, test, tasks))
             same.append(constant(self.model.task, predicted, test))
         return self._rows(reached), self._rows(same)
 

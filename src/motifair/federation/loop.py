@@ -36,7 +36,7 @@ def run_rounds(
         eval_every: Rounds between evaluations; the last round is always evaluated.
     """
     rounds, done = simulation.config.rounds, state.round
-    contribution = simulation.config.contribution and simulation.method.global_model
+    contribution = simulation.config.contribution and simulation.global_model
     run_round, records = recorded(simulation), Records(simulation, histories)
     while done < rounds:
         evaluate = (done + 1) % eval_every == 0 or done + 1 == rounds

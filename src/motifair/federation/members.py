@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from scipy import sparse
+from torch import Tensor
 
 from motifair.config import Config
 from motifair.errors import MotifairError
 from motifair.evaluation.metrics import check_defined, choose_metric
-from motifair.federation.belief import GraphSummary, summarise
+from motifair.federation.belief import (
+    GraphSummary,
+    believed_graphs,
+    graph_weights,
+    summarise,
+)
 from motifair.federation.offer import Offer, offered
 from motifair.graphs.batch import Shard, make_shard
 from motifair.graphs.cache import GraphCache
@@ -26,13 +33,14 @@ from motifair.graphs.features import (
 from motifair.graphs.graph_set import GraphSet, Ints, ranges
 from motifair.graphs.partition import holdout
 from motifair.graphs.split import Split
-from motifair.graphs.task import Task, fit_task
+from motifair.graphs.targets import default_names
+from motifair.graphs.task import CLASSES, Task, fit_task
 from motifair.learning.randomness import derive_seed
 from motifair.methods import Method, make_method
 from motifair.models import Model
 from motifair.motifs.chance import above_chance
 from motifair.motifs.extract import MotifCounts, count_motifs
-from motifair.motifs.vocabulary import MotifIndex, Vocabulary, select_vocabulary
+from motifair.motifs.vocabulary import MotifIndex, Vocabulary, of_dataset, select_vocabulary
 
 _STRUCTURE: GraphCache[np.ndarray] = GraphCache()
 _MOTIFS: GraphCache[MotifCounts] = GraphCache()
@@ -61,7 +69,7 @@ class Members:
         split: The data split they come from.
         seed: Seed of initial weights and training.
         model: The network.
-        features: The encoding of its inputs.
+        encoding: The encoding of its inputs; None where datasets have inputs of their own.
         numbers: Numbers of the graphs that each agent trains on.
         lent_numbers: Numbers of the graphs that agents lend the server; none for most methods.
         train, test: Each agent's training and test graphs.
@@ -70,12 +78,14 @@ class Members:
         index: Which agent owns which motif; None for methods without motifs.
         summaries: What each agent says of its graphs, for methods that believe only some of them.
         given: What the member gives that withholds graphs; None if all give all.
+        parts: The members of each dataset by themselves, where datasets have inputs and classes of
+            their own. The model has as many inputs and outputs as the widest of theirs.
     """
 
     split: Split
     seed: int
     model: Model
-    features: Features
+    encoding: Features | None
     numbers: tuple[Ints, ...]
     lent_numbers: Ints
     train: tuple[Shard, ...]
@@ -85,6 +95,67 @@ class Members:
     index: MotifIndex | None
     summaries: tuple[GraphSummary, ...] = ()
     given: Given | None = None
+    parts: tuple[Members, ...] = ()
+
+    @property
+    def features(self) -> Features:
+        """The encoding of inputs that all members share."""
+        assert self.encoding is not None
+        return self.encoding
+
+    @property
+    def space(self) -> Ints:
+        """Number of each agent's part, `(A,)`; 0 for all where there are none."""
+        places = self.split.places if self.parts else [(0, 0)] * len(self.train)
+        return np.array([p for p, _ in places])
+
+    def own(self, agent: int) -> Members:
+        """Return the members of an agent's own dataset: all, unless there are parts."""
+        return self.parts[self.space[agent]] if self.parts else self
+
+    @property
+    def tasks(self) -> tuple[Task, ...] | None:
+        """What each agent predicts, where datasets have classes or targets of their own.
+
+        Errors of their numbers are in units of a target's deviation: others cannot be compared.
+        """
+        if not self.parts:
+            return None
+        return tuple(_in_deviations(self.parts[p].model.task) for p in self.space)
+
+    def initial_rows(self, seed: int, dtype: torch.dtype, shared: slice) -> Tensor:
+        """Return the initial weights of each agent, `(A, D)`, equal in the `shared` slice.
+
+        An agent with inputs and outputs of its own begins as its own model would.
+        """
+        layout = self.model.layout
+        common = layout.initial(seed, dtype)
+        if not self.parts:
+            return common.expand(len(self.train), -1)
+        layouts = [part.model.layout for part in self.parts]
+        own = [one.fit(one.initial(seed, dtype), layout) for one in layouts]
+        rows = torch.stack([own[p] for p in self.space])
+        rows[:, shared] = common[shared]
+        return rows
+
+    def believed(self) -> np.ndarray:
+        """Return how many graphs of each agent count, compared with others of its dataset."""
+        return self._by_space(lambda summaries, _: believed_graphs(summaries))
+
+    def graph_weights(self) -> np.ndarray:
+        """Return how much one graph of each agent counts, by the classes of its dataset."""
+
+        def weights(said: list[GraphSummary], own: Members) -> np.ndarray:
+            return graph_weights(said, own.split.graphs.class_values)
+
+        return self._by_space(weights)
+
+    def _by_space(self, of: Callable[[list[GraphSummary], Members], np.ndarray]) -> np.ndarray:
+        result = np.empty(len(self.train))
+        for p in np.unique(self.space):
+            agents = np.flatnonzero(self.space == p)
+            result[agents] = of([self.summaries[a] for a in agents], self.own(int(agents[0])))
+        return result
 
     @property
     def nodes(self) -> int:
@@ -106,6 +177,8 @@ def prepare(config: Config, split: Split, *, seed: int, offer: Offer | None = No
     With an `offer` one member gives only a part of its graphs: its updates, its motifs and what it
     lends the server come from that part, while what stays with it is trained on all it has.
     """
+    if split.parts:
+        return _side_by_side(config, split, seed, offer)
     method, graphs = make_method(config), split.graphs
     train, lent = _lend(method, split, seed, offer)
     given = _given(split, train, seed, offer)
@@ -126,7 +199,7 @@ def prepare(config: Config, split: Split, *, seed: int, offer: Offer | None = No
         split=split,
         seed=seed,
         model=model,
-        features=features,
+        encoding=features,
         numbers=tuple(train),
         lent_numbers=lent,
         train=tuple(shard(t, c) for t, c in zip(train, contained, strict=True)),
@@ -146,6 +219,61 @@ def make_network(config: Config, split: Split, train: list[Ints]) -> tuple[Featu
     features = fit_features(split.graphs, train, config.features, edges)
     task = _task(config, split, train)
     return features, method.network(features.width, features.edges, task)
+
+
+def _side_by_side(config: Config, split: Split, seed: int, offer: Offer | None) -> Members:
+    """Encode datasets with inputs and classes of their own, each by itself, for one stack of rows.
+
+    A motif of one dataset is none of another, whose labels mean something else.
+    """
+    giving = (-1, -1) if offer is None else split.places[offer.agent]
+    parts = []
+    for p, part in enumerate(split.parts):
+        own = Offer(giving[1], offer.share) if offer is not None and p == giving[0] else None
+        parts.append(prepare(config, part, seed=seed, offer=own))
+    widest = max((part.model.task for part in parts), key=lambda task: task.outputs)
+    names = () if widest.kind == CLASSES else default_names(widest.outputs)
+    task = replace(_in_deviations(widest), names=names)
+    width = max(part.model.width for part in parts)
+
+    def spread(of: Callable[[Members], Sequence[Shard]]) -> tuple[Shard, ...]:
+        return tuple(of(parts[p])[k].widened(width, task.outputs) for p, k in split.places)
+
+    given = None
+    if offer is not None and (own_gift := parts[giving[0]].given) is not None:
+        shard = own_gift.shard.widened(width, task.outputs)
+        given = Given(offer.agent, own_gift.graphs, shard)
+    first = np.cumsum([0, *(len(part.split.graphs) for part in parts[:-1])])
+    nothing = parts[0].lent.widened(width, task.outputs)
+    return Members(
+        split=split,
+        seed=seed,
+        model=make_method(config).network(width, 0, task),
+        encoding=None,
+        numbers=tuple(first[p] + parts[p].numbers[k] for p, k in split.places),
+        lent_numbers=parts[0].lent_numbers,
+        train=spread(lambda part: part.train),
+        test=spread(lambda part: part.test),
+        global_test=nothing,
+        lent=nothing,
+        index=_joined_index(split, [part.index for part in parts if part.index is not None]),
+        summaries=tuple(parts[p].summaries[k] for p, k in split.places if parts[p].summaries),
+        given=given,
+        parts=tuple(parts),
+    )
+
+
+def _joined_index(split: Split, indices: Sequence[MotifIndex]) -> MotifIndex | None:
+    """Return the index of all agents' motifs, each called after its dataset."""
+    if not indices:
+        return None
+    keys = [of_dataset(split.parts[p].graphs.name, indices[p].of_agent(k)) for p, k in split.places]
+    return MotifIndex.of(keys)
+
+
+def _in_deviations(task: Task) -> Task:
+    """Return a task whose numbers are judged as the model predicts them, over their deviation."""
+    return replace(task, mean=(0.0,) * len(task.mean), scale=(1.0,) * len(task.scale))
 
 
 def _task(config: Config, split: Split, train: list[Ints]) -> Task:

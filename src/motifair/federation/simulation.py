@@ -18,7 +18,6 @@ from motifair.federation.agents import (
     own_seed,
     similar_sizes,
 )
-from motifair.federation.belief import believed_graphs, graph_weights
 from motifair.federation.contribution import without_each
 from motifair.federation.history import History
 from motifair.federation.members import Members
@@ -29,7 +28,7 @@ from motifair.federation.stacks import stack_states, unstack_state
 from motifair.federation.state import FederationState
 from motifair.federation.trial import judge, train_alone, trial_seed
 from motifair.graphs.batch import Shard, collate
-from motifair.graphs.task import CLASSES
+from motifair.graphs.task import CLASSES, Task
 from motifair.learning.randomness import stream_keys
 from motifair.methods import make_method
 
@@ -59,11 +58,10 @@ class Simulation:
         self.config, self.device = config, device
         self.method = make_method(config)
         self.model = self.members[0].model
-        layout = self.model.layout
-        self.initial, self.own_initial = (
-            torch.stack([layout.initial(s, dtype) for s in seeds]).to(device)
-            for seeds in ([m.seed for m in self.members], self._own_seeds())
-        )
+        shared = self.model.layout.shared(self.method.share)
+        seeds, nothing = [m.seed for m in self.members], slice(0, 0)
+        self.initial = self._initial_rows(seeds, dtype, shared)
+        self.own_initial = self._initial_rows(self._own_seeds(), dtype, nothing)
         self.agents = self._all_agents(threads, rows, dtype)
         still = self.model.distinct_layers
         unseen = [m.global_test for m in self.members]
@@ -74,12 +72,8 @@ class Simulation:
 
     def start(self) -> FederationState:
         """Return the state before the first round, initial prototypes included."""
-        count = self.agents_each
-        agents = self.agents.start(
-            self.initial.repeat_interleave(count, dim=0),
-            self.own_initial.repeat_interleave(count, dim=0),
-        )
-        shared = self.initial[:, self.agents.shared]
+        agents = self.agents.start(self.initial, self.own_initial)
+        shared = self.initial[:: self.agents_each, self.agents.shared]
         local = self.prototypes(agents) if self.method.uses_prototypes else None
         judged = self.judgement() if self.method.trial_rounds else None
         return FederationState(
@@ -98,8 +92,7 @@ class Simulation:
     def _trained_alone(self, agents: Agents, rows: slice | Tensor) -> Tensor:
         """Return the models for judgement of some `agents`, which are `rows` of all of them."""
         seeds = [trial_seed(m.seed) for m in self.members]
-        initial = torch.stack([self.model.layout.initial(s, self.initial.dtype) for s in seeds])
-        first = initial.to(self.device).repeat_interleave(self.agents_each, dim=0)[rows]
+        first = self._initial_rows(seeds, self.initial.dtype, slice(0, 0))[rows]
         alone = agents.training_alone(self._keys(seeds)[rows])
         try:
             return train_alone(alone, first, self.method.trial_rounds)
@@ -109,6 +102,11 @@ class Simulation:
     def prototypes(self, agents: AgentsState) -> Tensor:
         """Return the local prototypes that agents send, `(M, H)`."""
         return self.agents.prototypes(agents)
+
+    @property
+    def global_model(self) -> bool:
+        """Whether the server has a model of all: not if agents differ in inputs and classes."""
+        return self.method.global_model and not self.members[0].parts
 
     @property
     def agents_each(self) -> int:
@@ -171,7 +169,7 @@ class Simulation:
             rows.view(len(self.members), -1).cpu().numpy()
             for rows in self.agents.evaluate(state.agents)
         )
-        if not self.method.global_model:
+        if not self.global_model:
             return local, constant, np.full(len(self.members), np.nan)
         rows = self.global_weights(state)
         return local, constant, measure(self.model, rows, self.global_test).cpu().numpy()
@@ -207,7 +205,11 @@ class Simulation:
         keys, own_keys = self._keys([m.seed for m in self.members]), self._keys(self._own_seeds())
         train = [s for m in self.members for s in m.train]
         test = [s for m in self.members for s in m.test]
-        return self._agents(keys, own_keys, train, test, threads=threads, rows=rows, dtype=dtype)
+        own = [m.tasks for m in self.members if m.tasks is not None]
+        tasks = [task for each in own for task in each] or None
+        return self._agents(
+            keys, own_keys, train, test, tasks, threads=threads, rows=rows, dtype=dtype
+        )
 
     def _agents(
         self,
@@ -215,6 +217,7 @@ class Simulation:
         own_keys: Tensor,
         train: Sequence[Shard],
         test: Sequence[Shard],
+        tasks: Sequence[Task] | None = None,
         *,
         threads: int,
         rows: int | None,
@@ -238,12 +241,18 @@ class Simulation:
             threads=threads if self.device.type == "cpu" else 1,
             federations=len(self.members),
             dtype=dtype,
+            tasks=tasks,
         )
 
     def _keys(self, seeds: Sequence[int]) -> Tensor:
         """Return the random keys of all agents, from a seed for each federation, `(A,)`."""
         each = zip(seeds, self.members, strict=True)
         return torch.cat([stream_keys(s, m.split.names, self.device) for s, m in each])
+
+    def _initial_rows(self, seeds: Sequence[int], dtype: torch.dtype, shared: slice) -> Tensor:
+        """Return the initial weights of the agents of all federations, `(F·A, D)`."""
+        each = zip(self.members, seeds, strict=True)
+        return torch.cat([m.initial_rows(seed, dtype, shared) for m, seed in each]).to(self.device)
 
     def _own_seeds(self) -> list[int]:
         return [own_seed(m.seed) for m in self.members]
@@ -260,8 +269,8 @@ class Simulation:
             self.model.hidden,
             seeds[0] if self.single else seeds,
             self._validate if self.validation is not None else None,
-            self._by_member(lambda m: believed_graphs(m.summaries)),
-            self._by_member(lambda m: graph_weights(m.summaries, m.split.graphs.class_values)),
+            self._by_member(Members.believed),
+            self._by_member(Members.graph_weights),
             bounded=self.method.bounded,
         )
 

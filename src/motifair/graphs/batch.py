@@ -21,6 +21,7 @@ from motifair.bag_sum import Bags, BagSum
 from motifair.graphs.features import Features
 from motifair.graphs.graph_set import GraphSet, Ints, ranges
 from motifair.graphs.kernels import number_sparse_rows
+from motifair.graphs.targets import default_names
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Shard:
             `(graphs, motifs)`.
         structure: Structural inputs of each node, `(nodes, S)`, for models that read them.
         edge_columns: The edge labels of all agents, for models that read them.
+        outputs: The first so many classes or targets are the agent's; None if all of them are.
     """
 
     graphs: GraphSet
@@ -44,6 +46,7 @@ class Shard:
     motifs: sparse.csr_array
     structure: np.ndarray
     edge_columns: Ints | None = None
+    outputs: int | None = None
 
     def __len__(self) -> int:
         return len(self.graphs)
@@ -60,7 +63,26 @@ class Shard:
             motifs,
             self.structure[nodes],
             self.edge_columns,
+            self.outputs,
         )
+
+    def widened(self, width: int, outputs: int) -> Shard:
+        """Return the same graphs for a model with more inputs and outputs, which nothing reads.
+
+        Inputs are added between the agent's own and that of the bias, outputs after its own.
+        """
+        graphs, own = self.graphs, self.kinds.shape[1] - 1
+        added = sparse.csr_array((self.kinds.shape[0], width - own), dtype=self.kinds.dtype)
+        columns = [self.kinds[:, :own], added, self.kinds[:, own:]]
+        count = graphs.classes if graphs.values is None else graphs.values.shape[1]
+        if graphs.values is None:
+            graphs = replace(graphs, class_values=tuple(range(outputs)))
+        else:
+            missing = np.full((len(graphs), outputs - count), np.nan)
+            values = np.concatenate([graphs.values, missing], axis=1)
+            graphs = replace(graphs, values=values, target_names=default_names(outputs))
+        kinds = sparse.csr_array(sparse.hstack(columns, format="csr"))
+        return replace(self, graphs=graphs, kinds=kinds, outputs=count)
 
 
 def make_shard(
@@ -218,6 +240,7 @@ class Batch:
             among all.
         distinct: The distinct nodes of each layer, for passes without dropout.
         messages: The messages along edges, for models that read edge labels.
+        allowed: Which outputs each agent has, `(R, 1, outputs)`; None if all have all of them.
     """
 
     rows: int
@@ -237,6 +260,7 @@ class Batch:
     entries: Tensor | None = None
     distinct: DistinctNodes | None = None
     messages: Messages | None = None
+    allowed: Tensor | None = None
 
     def select_motifs(self, values: Tensor) -> Tensor:
         """Select from the values of all the agents' motifs those of the motifs in this batch."""
@@ -306,7 +330,17 @@ def collate(
         ),
         distinct=_distinct_nodes(shards, layers, device, dtype),
         messages=_messages(shards, N, device),
+        allowed=own_outputs(shards, label_weight.shape[-1], device),
     )
+
+
+def own_outputs(shards: Sequence[Shard], outputs: int, device: torch.device) -> Tensor | None:
+    """Return which of the outputs each agent has, `(R, 1, outputs)`; None if all have all."""
+    if all(s.outputs is None for s in shards):
+        return None
+    own = [outputs if s.outputs is None else s.outputs for s in shards]
+    count = torch.tensor(own, device=device)
+    return (torch.arange(outputs, device=device) < count[:, None]).unsqueeze(1)
 
 
 def _stacked_targets(
@@ -360,6 +394,7 @@ def repeat(batch: Batch, copies: int) -> Batch:
         entries=None,
         distinct=None,
         messages=None if batch.messages is None else batch.messages.repeat(copies),
+        allowed=None if batch.allowed is None else rows(batch.allowed),
     )
 
 

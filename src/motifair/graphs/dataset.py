@@ -24,8 +24,9 @@ EMBEDDED = "planted"
 GENERATED = (EMBEDDED, TWITTER_LIKE)
 OWN = "own graphs"
 PLUGINS = "motifair.datasets"
+TWO_NAMES = "Each agent its own dataset needs at least two, under different names."
 
-Objects = Sequence[Any] | Mapping[str, Sequence[Any]]
+Objects = Sequence[Any] | Mapping[str, Sequence[Any] | str | Path]
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,8 @@ class Dataset:
         sources: Metadata of each agent's graphs, where each agent has its own dataset.
         table: What a CSV file says of its graphs, where they come from one.
         molecules: Whether the graphs are molecules, read from SMILES.
+        parts: The datasets by themselves, where each has inputs and classes of its own. `graphs`
+            then has all of them without labels, attributes and targets that are no classes.
     """
 
     graphs: GraphSet
@@ -66,6 +69,7 @@ class Dataset:
     sources: tuple[Source, ...] = ()
     table: Table | None = None
     molecules: bool = False
+    parts: tuple[Dataset, ...] = ()
 
     @property
     def name(self) -> str:
@@ -85,6 +89,7 @@ def load_dataset(
     seed: int,
     data_dir: Path | None = None,
     columns: Columns = BY_NAME,
+    spaces: str = "common",
 ) -> Dataset:
     """Load a dataset by name or path, or convert graph objects.
 
@@ -92,13 +97,16 @@ def load_dataset(
         dataset: The name of a TU dataset, the path of graphs that `read_graphs` can read,
             `planted`, `twitter-like`, a name that an installed package offers as an entry point of
             `motifair.datasets`, or a list of PyG or NetworkX graphs. Several names or paths joined
-            by commas, or a mapping from agent to graphs, give each agent its own dataset: the
-            classes of graphs given by path or as objects are matched by value, those of different
-            published datasets by position.
+            by commas, or a mapping from agent to graphs, a name or a path, give each agent its own
+            dataset.
         agents: Number of agents of `planted`; other datasets do not depend on it.
         seed: Seed of `planted`; `twitter-like` always has the same graphs.
         data_dir: Folder with datasets, by default `$MOTIFAIR_DATA`.
         columns: Which columns of a CSV file are read.
+        spaces: What datasets of agents have in common. `common`: the classes of graphs given by
+            path or as objects are matched by value, those of different published datasets by
+            position. `own`: nothing, each is one of the `parts`. `auto` is `own` if there is a
+            published dataset among them.
 
     Raises:
         MotifairError: If there is no such dataset, or its graphs cannot be used.
@@ -107,15 +115,15 @@ def load_dataset(
     GraphSet(planted: 240 graphs, 2 classes)
     """
     if not isinstance(dataset, str):
-        return _from_memory(dataset)
+        return _from_memory(dataset, data_dir, columns, spaces)
     if dataset == EMBEDDED:
         made = planted(agents, seed)
         return Dataset(made.graphs, made.owner, agent_names(agents), made.roles)
     offered = _offered(dataset)
     if offered is not None:
-        return _from_memory(offered)
+        return _from_memory(offered, data_dir, columns, spaces)
     if "," in dataset:
-        return _joined(dataset.split(","), data_dir, columns)
+        return _named(dict(_stems(dataset.split(","))), data_dir, columns, spaces)
     return _load(dataset, data_dir, columns)
 
 
@@ -188,23 +196,46 @@ def _offered(dataset: str) -> Objects | None:
     return None
 
 
-def _from_memory(objects: Objects) -> Dataset:
+def _from_memory(objects: Objects, data_dir: Path | None, columns: Columns, spaces: str) -> Dataset:
     if isinstance(objects, Mapping):
-        held = [from_objects(name, list(graphs)) for name, graphs in objects.items()]
-        return _owned(list(objects), held, [OWN] * len(held))
+        return _named(objects, data_dir, columns, spaces)
     return Dataset(from_objects(OWN, list(objects)))
 
 
-def _joined(parts: list[str], data_dir: Path | None, columns: Columns) -> Dataset:
-    if EMBEDDED in parts:
-        raise MotifairError(
-            f"{EMBEDDED} has agents of its own and cannot be joined to others; leave it out."
-        )
-    loaded = [_load(part, data_dir, columns) for part in parts]
-    held = [data.graphs for data in loaded]
-    schemas = [_schema(part, graphs) for part, graphs in zip(parts, held, strict=True)]
-    joined = _owned([_stem(part) for part in parts], held, schemas)
-    return replace(joined, molecules=all(data.molecules for data in loaded))
+def _stems(parts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield each name or path of a dataset with the name of its agent."""
+    names = [_stem(part) for part in parts]
+    if len(set(names)) < len(names):
+        raise MotifairError(TWO_NAMES)
+    yield from zip(names, parts, strict=True)
+
+
+def _named(
+    given: Mapping[str, Sequence[Any] | str | Path],
+    data_dir: Path | None,
+    columns: Columns,
+    spaces: str,
+) -> Dataset:
+    """Join datasets given by agent: as graph objects, or by name or path."""
+    names = sorted(given)
+    if len(names) < 2:
+        raise MotifairError(TWO_NAMES)
+    loaded, schemas = [], []
+    for name in names:
+        source = given[name]
+        if not isinstance(source, str | Path):
+            loaded.append(Dataset(from_objects(name, list(source))))
+            schemas.append(OWN)
+            continue
+        if str(source) == EMBEDDED:
+            raise MotifairError(
+                f"{EMBEDDED} has agents of its own and cannot be joined to others; leave it out."
+            )
+        loaded.append(_load(str(source), data_dir, columns))
+        schemas.append(_schema(str(source), loaded[-1].graphs))
+    if spaces == "own" or (spaces == "auto" and len(set(schemas)) > 1):
+        return _apart(names, loaded)
+    return _owned(names, loaded, schemas)
 
 
 def _schema(part: str, graphs: GraphSet) -> str:
@@ -213,19 +244,44 @@ def _schema(part: str, graphs: GraphSet) -> str:
     return OWN if own else graphs.name
 
 
-def _owned(agents: Sequence[str], held: Sequence[GraphSet], schemas: Sequence[str]) -> Dataset:
-    if len(agents) < 2 or len(set(agents)) < len(agents):
-        raise MotifairError("Each agent its own dataset needs at least two, under different names.")
-    names = sorted(agents)
-    order = [agents.index(n) for n in names]
-    sets = [held[k] for k in order]
-    sources = tuple(_source(held[k], schemas[k]) for k in order)
+def _apart(names: Sequence[str], loaded: Sequence[Dataset]) -> Dataset:
+    """Put datasets with inputs and classes of their own side by side; names are sorted."""
+    parts, bare, first = [], [], 0
+    for name, data in zip(names, loaded, strict=True):
+        graphs = replace(data.graphs, name=name)
+        parts.append(Dataset(graphs, molecules=data.molecules))
+        bare.append(
+            replace(
+                graphs,
+                class_values=tuple(range(first, first := first + graphs.classes)),
+                node_label=None,
+                edge_label=None,
+                attribute=None,
+                ignored=(),
+                values=None,
+                target_names=(),
+            )
+        )
+    return Dataset(
+        GraphSet.concatenate("+".join(names), bare),
+        np.repeat(np.arange(len(parts)), [len(part.graphs) for part in parts]),
+        tuple(names),
+        molecules=all(part.molecules for part in parts),
+        parts=tuple(parts),
+    )
+
+
+def _owned(names: Sequence[str], loaded: Sequence[Dataset], schemas: Sequence[str]) -> Dataset:
+    """Join the datasets of agents, whose names are sorted, to one."""
+    sets = [data.graphs for data in loaded]
+    sources = tuple(_source(s, schema) for s, schema in zip(sets, schemas, strict=True))
     owner = np.repeat(np.arange(len(sets)), [len(s) for s in sets])
     if len(set(schemas)) > 1:
         sets = _by_position(sets, sources)
     joined = GraphSet.concatenate("+".join(names), sets)
     joined = replace(joined, ignored=(*joined.ignored, *_dropped(joined, names, sets)))
-    return Dataset(joined, owner, tuple(names), sources=sources)
+    molecules = all(data.molecules for data in loaded)
+    return Dataset(joined, owner, tuple(names), sources=sources, molecules=molecules)
 
 
 def _dropped(joined: GraphSet, names: Sequence[str], sets: Sequence[GraphSet]) -> Iterator[str]:

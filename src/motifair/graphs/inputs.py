@@ -59,6 +59,13 @@ def describe_inputs(
     >>> print(describe_inputs(Dataset(pair), "degree", motifs=True))
     Using node degrees, 2 classes (0, 1); ignoring: node labels (2; features=label uses them).
     """
+    if data.parts:
+        own = [describe_inputs(p, features, motifs=motifs, task=task) for p in data.parts]
+        said = [(part.name, inputs) for part, inputs in zip(data.parts, own, strict=True)]
+        return Inputs(
+            tuple(f"{name}: {', '.join(inputs.uses)}" for name, inputs in said),
+            tuple(f"{name}: {words}" for name, inputs in said for words in inputs.ignores),
+        )
     graphs, features = data.graphs, resolve_features(data.graphs, features)
     uses, ignores = ["node degrees"] if features == DEGREE else [], []
     if graphs.node_label is not None:
@@ -115,12 +122,16 @@ def choose_features(data: Dataset, kind: str) -> str:
     """Replace `auto` and `first` by features that the nodes of all agents have.
 
     Of published datasets, whose attributes have nothing in common, `auto` takes the labels if
-    their numbers of attributes differ.
+    their numbers of attributes differ. Where datasets have inputs of their own, each chooses.
 
     Raises:
         MotifairError: If only some agents have the requested features, or agents differ in their
             number of attributes.
     """
+    if data.parts:
+        for part in data.parts:
+            choose_features(part, kind)
+        return kind
     labels = {source.node_labels for source in data.sources}
     beyond = {0 if source.repeats_labels else source.attributes for source in data.sources}
     if kind == "auto" and labels == {True} and len(beyond) > 1 and len(data.schemas) > 1:
@@ -142,7 +153,7 @@ def choose_features(data: Dataset, kind: str) -> str:
         raise MotifairError(
             "Agents differ in what their nodes have ("
             + "; ".join(f"{', '.join(agents)}: {words}" for words, agents in groups.items())
-            + f"); give all agents the same, or use {choices}."
+            + f"); give all agents the same, or use {choices}, or spaces=own."
         )
     return resolve_features(data.graphs, kind)
 
@@ -154,12 +165,13 @@ def choose_edges(data: Dataset, edges: str) -> str:
         MotifairError: If labels are asked for that not all agents have, or that have nothing in
             common.
     """
-    if len(data.schemas) < 2:
+    schemas = tuple(part.name for part in data.parts) or data.schemas
+    if len(schemas) < 2:
         return resolve_edges(data.graphs, edges)
     if edges == LABEL:
         raise MotifairError(
-            f"The edge labels of {' and '.join(data.schemas)} do not mean the same; use "
-            "edges=ignore or auto."
+            f"The edge labels of {' and '.join(schemas)} do not mean the same, and convolutions "
+            "that read them cannot be shared; use edges=ignore or auto."
         )
     return "ignore"
 

@@ -23,6 +23,7 @@ from motifair.graphs.batch import (
     Shard,
     closed_neighbourhoods,
     of_targets,
+    own_outputs,
 )
 from motifair.graphs.graph_set import GraphSet, Ints, ranges
 from motifair.graphs.kernels import gather_rows, number_values, padded_rows, row_starts, transpose
@@ -45,6 +46,7 @@ class Stack:
         self.graphs = GraphSet.concatenate("stack", [s.graphs for s in shards])
         self.size = self.graphs.nodes
         self.target, self.labels = of_targets(self.graphs)
+        self.allowed = own_outputs(shards, self.labels.shape[1], device)
         self.structure = np.concatenate([s.structure for s in shards])
         self.closed = closed_neighbourhoods(self.graphs)
         self.kinds = sparse.csr_array(sparse.vstack([s.kinds for s in shards], format="csr"))
@@ -106,6 +108,7 @@ class Stack:
             messages=None
             if self.sent is None
             else Messages(*(_bag_sum(sent, name) for name in ("source", "labels", "total"))),
+            allowed=self.allowed,
         )
 
     def _shaped(self, target: Tensor, rows: int, graphs: int) -> Tensor:

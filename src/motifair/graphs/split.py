@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -31,20 +33,37 @@ class Split:
             once, where the perturbation says so.
         roles: Role or quality tier of each agent; empty if there are none.
         damage: Perturbation of each agent's training graphs; empty if unknown.
+        parts: The splits of datasets that have inputs and classes of their own, of which this one
+            is the sum; its `graphs` are then those of the dataset, as they were loaded.
     """
 
     graphs: GraphSet
     partition: Partition
     roles: tuple[str, ...]
     damage: tuple[Damage, ...] = ()
+    parts: tuple[Split, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the agents, sorted."""
         return self.partition.names
 
+    @property
+    def places(self) -> tuple[tuple[int, int], ...]:
+        """The part of each agent, and its number there."""
+        where = {
+            name: (p, k) for p, part in enumerate(self.parts) for k, name in enumerate(part.names)
+        }
+        return tuple(where[name] for name in self.names)
+
     def to_frame(self) -> pd.DataFrame:
-        """Return a table with the role, graphs, classes or labels, and nodes of each agent."""
+        """Return a table with the role, graphs, classes or labels, and nodes of each agent.
+
+        Where datasets have classes of their own, a column has those of each agent, as text.
+        """
+        if self.parts:
+            frames = pd.concat([_with_own_classes(part.to_frame()) for part in self.parts])
+            return frames.loc[list(self.names)]
         target = self.graphs.target
         rows = []
         for k, name in enumerate(self.names):
@@ -92,6 +111,11 @@ def make_split(
     >>> split.roles, split.to_frame()["train"].tolist()
     (('good', 'good', 'harmful'), [97, 97, 97])
     """
+    if data.parts:
+        options = {"test_fraction": test_fraction, "skew": skew, "perturbation": perturbation}
+        each = agents // len(data.owners)
+        own = [_own_split(part, partition, each, seed=seed, **options) for part in data.parts]
+        return _side_by_side(data, own)
     rng = np.random.default_rng([seed, 1])
     shares = make_partition(
         data, partition, agents=agents, test_fraction=test_fraction, skew=skew, rng=rng
@@ -107,6 +131,53 @@ def make_split(
         roles, damage = PERTURBATIONS[perturbation](count, rng)
     shares = _repeated(data.graphs, shares, damage, rng)
     return Split(_damaged(data.graphs, shares, damage, rng), shares, roles, damage)
+
+
+def _own_split(part: Dataset, partition: str, agents: int, **options: Any) -> Split:
+    """Share out one of several datasets to agents that are named after it.
+
+    What it gives to whom does not depend on the other datasets.
+    """
+    if agents == 1:
+        partition = "iid"
+    split = make_split(part, partition=partition, agents=agents, **options)
+    names = tuple(name.replace("agent", part.name) for name in split.names)
+    if agents == 1:
+        names = (part.name,)
+    return replace(split, partition=replace(split.partition, names=names))
+
+
+def _side_by_side(data: Dataset, parts: Sequence[Split]) -> Split:
+    """Put the splits of datasets side by side, agents in order of name."""
+    first = np.cumsum([0, *(len(part.graphs) for part in parts[:-1])])
+    agents = sorted(
+        (name, p, k) for p, part in enumerate(parts) for k, name in enumerate(part.names)
+    )
+    held = [part.partition for part in parts]
+    partition = Partition(
+        names=tuple(name for name, _, _ in agents),
+        global_test=np.concatenate([f + h.global_test for f, h in zip(first, held, strict=True)]),
+        train=tuple(first[p] + held[p].train[k] for _, p, k in agents),
+        test=tuple(first[p] + held[p].test[k] for _, p, k in agents),
+    )
+    roles = tuple(parts[p].roles[k] for _, p, k in agents if parts[p].roles)
+    damage = tuple(parts[p].damage[k] for _, p, k in agents)
+    return Split(data.graphs, partition, roles, damage, tuple(parts))
+
+
+def _with_own_classes(frame: pd.DataFrame) -> pd.DataFrame:
+    """Replace the columns of classes by one that names each class and its number of graphs."""
+    columns = [c for c in frame.columns if c.startswith("class ")]
+    if not columns:
+        return frame
+    words = [
+        ", ".join(f"{c.removeprefix('class ')}: {n}" for c, n in zip(columns, row, strict=True))
+        for row in frame[columns].to_numpy()
+    ]
+    place = list(frame.columns).index(columns[0])
+    kept = frame.drop(columns=columns)
+    kept.insert(place, "graphs by class", words)
+    return kept
 
 
 def _repeated(

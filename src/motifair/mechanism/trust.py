@@ -42,12 +42,14 @@ def wiring_trust(wiring: Tensor) -> Tensor:
     the agents: the main direction of their differences, in which no agent counts more than the
     second most unlike chance. Which way is real, most agents say; where they are divided (edges
     that all move to pairs without one leave a dense graph the opposite of what it was), it is the
-    way to more rings.
+    way to more rings. An agent that nobody can be compared with is trusted.
 
     >>> molecules, made_up = [-0.2, 0.0, 0.0, 0.8, 0.5], [0.1, 0.0, 0.0, 0.0, -0.1]
     >>> wiring_trust(torch.tensor([molecules, molecules, made_up])).round(decimals=1).tolist()
     [1.0, 1.0, 0.0]
     """
+    if len(wiring) == 1:
+        return torch.ones_like(wiring[:, 0])
     length = wiring.norm(dim=1, keepdim=True)
     cap = length.sort(dim=0).values[-2]
     wiring = wiring * (cap / length.clamp(min=1e-12)).clamp(max=1)
@@ -85,7 +87,7 @@ def distinct_graphs(fingerprints: Sequence[np.ndarray]) -> np.ndarray:
     counted = []
     for graph, copies in own:
         held = holders[np.searchsorted(everything, graph)]
-        rare = 2 * held <= len(own)
+        rare = (held == 1) | (2 * held <= len(own))
         part = (1 / held[rare]).sum() / copies[rare].sum() if rare.any() else 1.0
         counted.append(part * copies.sum())
     return np.array(counted)

@@ -19,6 +19,7 @@ from motifair.models.layout import Layout
 from motifair.models.perceptron import NO_DROPOUT, DropoutMask
 
 Parameters = dict[str, Tensor]
+NEVER = -1e30  # score of a class that an agent does not have: finite, so that 0 times it is 0
 
 
 class Dropout(Protocol):
@@ -143,7 +144,7 @@ class StackedModel(Model):
         """Return graph embeddings `(R, G, H)` and scores `(R, G, outputs)`."""
         keep = () if noise is None else self.masks(noise, batch)
         embedding = self.embed(weights, batch, keep)
-        return embedding, self.classify(weights, embedding, keep)
+        return embedding, self.classify(weights, embedding, keep, batch.allowed)
 
     def about(self) -> dict[str, Any]:
         """Return its sizes."""
@@ -162,11 +163,18 @@ class StackedModel(Model):
         """Return the graph embeddings f_ω(G), `(R, G, H)`."""
 
     def classify(
-        self, weights: Tensor, embedding: Tensor, keep: Sequence[DropoutMask] = ()
+        self,
+        weights: Tensor,
+        embedding: Tensor,
+        keep: Sequence[DropoutMask] = (),
+        allowed: Tensor | None = None,
     ) -> Tensor:
-        """Return the scores of graphs, `(R, G, H) -> (R, G, classes)`."""
+        """Return the scores of graphs, `(R, G, H) -> (R, G, classes)`.
+
+        Classes that are not `allowed (R, 1, classes)` have the probability 0; by default all are.
+        """
         drop, normalised = layer_mask(keep, self.layers), self.task.kind == CLASSES
-        result: Tensor = _Head.apply(weights, embedding, self.layout, drop, normalised)  # type: ignore[no-untyped-call]
+        result: Tensor = _Head.apply(weights, embedding, self.layout, drop, normalised, allowed)  # type: ignore[no-untyped-call]
         return result
 
     def first(self, weights: Tensor, batch: Batch) -> Tensor:
@@ -192,10 +200,13 @@ class _Head(torch.autograd.Function):
         layout: Layout,
         keep: DropoutMask,
         normalised: bool,
+        allowed: Tensor | None,
     ) -> Tensor:
         post, post_bias, readout, readout_bias = layout.head(weights)
         x = dense(embedding, post, post_bias, *keep)
         scores = torch.baddbmm(readout_bias[:, None], x, readout)
+        if normalised and allowed is not None:
+            scores = scores.masked_fill(~allowed, NEVER)
         if normalised:
             scores = torch.log_softmax(scores, dim=-1)
         ctx.layout, ctx.scale, ctx.normalised = layout, keep.scale, normalised
@@ -203,7 +214,7 @@ class _Head(torch.autograd.Function):
         return scores
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         weights, embedding, x, scores = ctx.saved_tensors
         body = weights.shape[1] - ctx.layout.tail(weights).shape[1]
         post, _, readout, _ = ctx.layout.head(weights)
@@ -215,7 +226,7 @@ class _Head(torch.autograd.Function):
         )
         of_head = (*of_post, torch.bmm(x.mT, g), g.sum(dim=1))
         row = [weights.new_zeros(len(weights), body), *(tensor.flatten(1) for tensor in of_head)]
-        return torch.cat(row, dim=1), of_embedding, None, None, None
+        return torch.cat(row, dim=1), of_embedding, None, None, None, None
 
 
 def linear_parts(name: str, inputs: int, outputs: int) -> list[tuple[str, tuple[int, ...]]]:

@@ -110,6 +110,23 @@ class Layout:
             bounds.append(torch.full((size,), bound, dtype=torch.float64))
         return (drawn * torch.cat(bounds)).to(dtype)
 
+    def fit(self, row: Tensor, other: Layout) -> Tensor:
+        """Return a row `(D,)` in another layout of the same parameters, of smaller or larger shape.
+
+        Parameters are cut, or filled up with zeros, at their ends.
+
+        >>> narrow, wide = Layout(("weight",), ((2, 1),)), Layout(("weight",), ((3, 1),))
+        >>> narrow.fit(torch.tensor([1.0, 2.0]), wide).tolist()
+        [1.0, 2.0, 0.0]
+        """
+        parts = []
+        for part, shape in zip(self.split(row[None]), other.shapes, strict=True):
+            grown = row.new_zeros(shape)
+            inside = tuple(slice(0, min(n, m)) for n, m in zip(part.shape[1:], shape, strict=True))
+            grown[inside] = part[0][inside]
+            parts.append(grown.flatten())
+        return torch.cat(parts)
+
     def to_state_dict(self, row: Tensor) -> dict[str, Tensor]:
         """Return a row `(D,)` as the state dict of the same model made of `torch.nn` modules."""
         parts = self.unpack(row[None])

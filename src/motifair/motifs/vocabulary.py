@@ -106,9 +106,31 @@ class MotifIndex:
             np.array(count, dtype=np.int64),
         )
 
+    def of_agent(self, agent: int) -> list[str]:
+        """Return the keys of an agent's motifs, in the order of its entries."""
+        return [self.keys[m] for m in self.motif[self.agent == agent]]
+
     @property
     def owners(self) -> sparse.csr_array:
         """0/1 matrix of which entry belongs to which motif, `(motifs, entries)`."""
         entries = np.arange(len(self.motif))
         shape = (len(self.keys), len(entries))
         return sparse.csr_array((np.ones(len(entries), np.float32), (self.motif, entries)), shape)
+
+
+def of_dataset(name: str, keys: Sequence[str]) -> list[str]:
+    """Return keys that differ from those of other datasets, whose labels mean something else.
+
+    >>> of_dataset("MUTAG", ["bond 0 1"])
+    ['MUTAG: bond 0 1']
+    """
+    return [f"{name}: {key}" for key in keys]
+
+
+def plain_key(key: str) -> str:
+    """Return the key of a motif without the name of its dataset.
+
+    >>> plain_key("MUTAG: bond 0 1"), plain_key("bond 0 1")
+    ('bond 0 1', 'bond 0 1')
+    """
+    return key.rpartition(": ")[2]

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from motifair.motifs.fragments import fragment
+from motifair.motifs.vocabulary import plain_key
 from motifair.report.charts import short
 from motifair.report.colours import CURVES
 
@@ -117,7 +118,7 @@ def draw(key: str) -> Drawing | None:
     >>> len(draw("ring 0/1 0/1 1/0").nodes), draw("bond 0 1/2").edges[0].label, draw("<b>")
     (3, '2', None)
     """
-    match = KEY.fullmatch(key)
+    match = KEY.fullmatch(plain_key(key))
     if match is None:
         return None
     words = [w.partition("/") for w in match[2].split()]
@@ -135,9 +136,11 @@ def name_of(key: str) -> str:
     """
     if draw(key) is None:
         return short(key)
-    kind, *words = key.split()
+    motif = plain_key(key)
+    kind, *words = motif.split()
     shape = SHAPES.get(len(words), f"ring of {len(words)}") if kind == "ring" else "edge"
-    return short(f"{shape} {'–'.join(word.partition('/')[0] for word in words)}")
+    name = f"{shape} {'–'.join(word.partition('/')[0] for word in words)}"
+    return short(f"{key.removesuffix(motif)}{name}")
 
 
 def _polygon(labels: Sequence[str], edge_labels: Sequence[str], *, closed: bool) -> Drawing:
@@ -195,7 +198,7 @@ def _card(key: str, owners: Sequence[str], alone: bool) -> Card:
 
 def _chemical(card: Card) -> Card:
     """Show a motif as a fragment of a molecule, if its key is one."""
-    known = fragment(card.motif)
+    known = fragment(plain_key(card.motif))
     if known is None:
         return card
     return replace(
@@ -205,7 +208,8 @@ def _chemical(card: Card) -> Card:
 
 def _telling(key: str) -> tuple[bool, int, str]:
     """Order rings before bonds, short ones first."""
-    return not key.startswith("ring"), key.count(" "), key
+    motif = plain_key(key)
+    return not motif.startswith("ring"), motif.count(" "), key
 
 
 def _turns(owner: Mapping[str, str]) -> list[str]:

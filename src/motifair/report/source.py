@@ -15,6 +15,7 @@ from motifair.experiments.simulated_ledger import entries_of
 from motifair.federation.members import vocabularies
 from motifair.mechanism.payoff import SIZE_PAYOFFS
 from motifair.methods import make_method
+from motifair.motifs.vocabulary import of_dataset
 from motifair.statements.entry import AgreedTerms, Entry
 from motifair.statements.verification import Verdict
 
@@ -100,8 +101,14 @@ def _motifs(result: Result, split: int) -> dict[str, tuple[str, ...]]:
     except MotifairError:
         return {}
     data = split_data(plan, split)
-    motifs = vocabularies(plan.config, data, list(data.partition.train))
-    return {name: own.keys for name, own in zip(data.names, motifs, strict=True)}
+    motifs = {}
+    for part in data.parts or (data,):
+        found = vocabularies(plan.config, part, list(part.partition.train))
+        for name, own in zip(part.names, found, strict=True):
+            motifs[name] = own.keys
+            if data.parts:
+                motifs[name] = tuple(of_dataset(part.graphs.name, own.keys))
+    return {name: motifs[name] for name in data.names}
 
 
 def run_folders(folder: Path) -> list[Path]:
