@@ -34,6 +34,7 @@ def test_the_terms_name_the_columns_that_members_read(
     named = ["--smiles", "Structure", "--targets", "toxic"]
     words = ["federation", "init", "--like", path, "--members", "a,b", "--folder", tmp_path / "op"]
     assert call(monkeypatch, *words, *named) == 0
+    assert (tmp_path / "op" / "requests").is_dir()
     terms = read_terms(tmp_path / "op" / "federation.toml")
     columns = Columns(terms.config.smiles, terms.config.targets)
     assert columns == Columns("Structure", "toxic")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.stats import binomtest
 
 from motifair.consortium.agent import HEADS
@@ -19,8 +20,12 @@ from motifair.consortium.member_data import member_holdout
 from motifair.consortium.store.ledger import open_ledger
 from motifair.consortium.terms import TERMS, FederationTerms, read_terms
 from motifair.errors import MotifairError
+from motifair.evaluation.metrics import THRESHOLD, find_metric, score
 from motifair.export import load_model, predict
+from motifair.graphs.csv_file import Columns
+from motifair.graphs.graph_set import GraphSet
 from motifair.graphs.read import conform, read_graphs
+from motifair.graphs.task import BINARY, CLASSES, Task
 from motifair.statements.signatures import read_public
 from motifair.statements.statement import Statement, make_statement
 from motifair.statements.verification import Head, Verdict, read_heads, verify_run
@@ -62,9 +67,9 @@ class Member:
 
 @dataclass(frozen=True)
 class Worth:
-    """Accuracy on a member's own test graphs: of the model it trained alone, of the federation's,
-    and of both together, as it predicts; `better` and `worse` count graphs that together is right
-    on and alone is not, and the reverse.
+    """Scores on a member's own test graphs: of the model it trained alone, of the federation's,
+    and of both together, as it predicts; `better` and `worse` count graphs whose targets together
+    predicts better than alone (more of them right, or nearer), and the reverse.
     """
 
     graphs: int
@@ -73,6 +78,7 @@ class Worth:
     together: float
     better: int
     worse: int
+    metric: str = "accuracy"
 
     @property
     def p(self) -> float:
@@ -89,12 +95,15 @@ class Worth:
             told = "cannot be told from chance"
         else:
             told = f"is {'a gain' if self.better > self.worse else 'a loss'} beyond chance"
+        metric = find_metric(self.metric)
+        alone, federated, together = (
+            f"{metric.sign * score:.3f}" for score in (self.alone, self.federated, self.together)
+        )
         return (
-            f"On your {self.graphs} test graphs, which no model was trained on: alone "
-            f"{self.alone:.3f}, the federation's model {self.federated:.3f}, both together, as you "
-            f"predict, {self.together:.3f}. Together is right on {self.better} graphs on which "
-            f"alone is wrong, and wrong on {self.worse} on which alone is right: this {told} "
-            f"(p = {self.p:.2g}). Only you see this."
+            f"{metric.title} on your {self.graphs} test graphs, which no model was trained on: "
+            f"alone {alone}, the federation's model {federated}, both together, as you predict, "
+            f"{together}. Together is better than alone on {self.better} graphs, and worse on "
+            f"{self.worse}: this {told} (p = {self.p:.2g}). Only you see this."
         )
 
 
@@ -149,22 +158,47 @@ def read_worth(member: Member, graphs: Path) -> Worth:
         raise MotifairError(
             f"{member.terms.config.method} trains no model of {member.name}'s own to compare with."
         )
-    read = conform(read_graphs(graphs), member.terms.schema)
+    config = member.terms.config
+    found = read_graphs(graphs, Columns(config.smiles, config.targets))
+    read = conform(found, member.terms.schema)
     seed = int((member.state / "seed").read_text())
-    _, held_out = member_holdout(member.terms.config, member.name, read, seed)
+    _, held_out = member_holdout(config, member.name, read, seed)
     test = read.select(held_out)
-    truth = np.array(member.terms.schema.classes)[test.target]
     models = {
         "alone": replace(together, weights=together.own, own=None),
         "federated": replace(together, own=None),
         "together": together,
     }
-    right = {
-        name: predict(model, test)["label"].to_numpy() == truth for name, model in models.items()
-    }
+    task = replace(together.model.task, metric=config.metric)
+    judged = {name: judge(task, test, predict(model, test)) for name, model in models.items()}
+    graph = judged["together"][1] - judged["alone"][1]
     return Worth(
         graphs=len(test),
-        **{name: float(correct.mean()) for name, correct in right.items()},
-        better=int((right["together"] & ~right["alone"]).sum()),
-        worse=int((right["alone"] & ~right["together"]).sum()),
+        **{name: reached for name, (reached, _) in judged.items()},
+        better=int((graph > 0).sum()),
+        worse=int((graph < 0).sum()),
+        metric=config.metric,
     )
+
+
+def judge(task: Task, test: GraphSet, predicted: pd.DataFrame) -> tuple[float, np.ndarray]:
+    """Return the score of predictions, and how good they are for each graph, more being better.
+
+    Of a graph that is the share of its known targets that are right, of numbers their mean squared
+    error, in deviations and negative; NaN without a known target.
+    """
+    numbers = predicted.drop(columns=["graph", "label"], errors="ignore").to_numpy()
+    if task.kind == CLASSES:
+        right = (numbers.argmax(axis=1) == test.target).astype(float)
+        return score(task, test.target, numbers), right
+    target = task.encode(test).values
+    assert target is not None
+    if task.kind == BINARY:
+        good = ((numbers > THRESHOLD) == (target == 1)).astype(float)
+    else:
+        numbers = (numbers - np.array(task.mean)) / np.array(task.scale)
+        good = -((numbers - target) ** 2)
+    known = ~np.isnan(target)
+    count, none = known.sum(axis=1), np.full(len(test), np.nan)
+    each = np.divide(np.where(known, good, 0.0).sum(axis=1), count, out=none, where=count > 0)
+    return score(task, target, numbers), each

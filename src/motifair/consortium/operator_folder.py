@@ -96,7 +96,7 @@ class OperatorFolder:
         path = self.folder / TERMS
         if path.exists():
             raise MotifairError(f"{path} exists; edit it, or use another folder.")
-        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "requests").mkdir(parents=True, exist_ok=True)  # where members' are put next
         write_private(
             path, federation_toml(name, members, schema, columns)
         )  # it may get a password
