@@ -344,6 +344,9 @@ def test_one_dataset_and_different_tasks_are_refused() -> None:
     held = fields()
     with pytest.raises(MotifairError, match="spaces=own is for several datasets"):
         motifair.run(held["acids"], spaces="own", **QUICK)
+    one_class = {"acids": held["acids"], "banks": [ring(4 + k, 5, tails=1) for k in range(20)]}
+    with pytest.raises(MotifairError, match="Agent 'banks' trains on 14 graphs of one class"):
+        motifair.run(one_class, spaces="own", **QUICK)
     held["dose"] = [ring(3 + k % 6, 0.5 + k % 6) for k in range(40)]
     with pytest.raises(MotifairError, match=r"different tasks .*dose regression.*or set task"):
         motifair.run(held, spaces="own", **QUICK)

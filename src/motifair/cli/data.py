@@ -70,14 +70,36 @@ def info(
     as_json: Json = False,
 ) -> None:
     """Describe a dataset, and how a partition shares it out to agents."""
+    import pandas as pd
+
     from motifair.experiments.plan import make_plan, split_data
 
     options = {"agents": agents, "partition": partition, "scenario": scenario, "seed": seed,
                "smiles": smiles, "targets": targets}  # fmt: skip
     settings = {k: v for k, v in options.items() if v is not None}
     plan = make_plan(dataset, settings, data_dir=data_dir, device="cpu", threads=1)
-    graphs = plan.data.graphs
-    about: dict[str, Any] = {
+    graphs, parts = plan.data.graphs, plan.data.parts
+    sets = [part.graphs for part in parts] or [graphs]
+    about = {one.name: _about(one) for one in sets}
+    frame, per_target = split_data(plan, 0).to_frame(), pd.concat([_targets(one) for one in sets])
+    if as_json:
+        tables = {"targets": per_target, "agents": frame}
+        rows = {k: json.loads(t.reset_index().to_json(orient="records")) for k, t in tables.items()}
+        own = {"datasets": about} if parts else about[graphs.name]
+        print_json({"dataset": graphs.name, **own, "inputs": plan.inputs.to_json(), **rows})
+        return
+    console = Console()
+    for name, numbers in about.items():
+        console.print(f"{name}: " + ", ".join(f"{k} {v}" for k, v in numbers.items()))
+    console.print(str(plan.inputs), highlight=False, markup=False, soft_wrap=True)
+    if len(per_target):
+        print_frame(per_target.head(MOST_TARGETS), f"targets ({len(per_target)})", as_json)
+    print_frame(frame, f"partition {plan.config.partition}, seed {seed}", as_json)
+
+
+def _about(graphs: GraphSet) -> dict[str, Any]:
+    """Return the size of a dataset, and what its nodes, edges and graphs have."""
+    return {
         "graphs": len(graphs),
         **(
             {"classes": graphs.classes}
@@ -91,18 +113,6 @@ def info(
         "attributes": 0 if graphs.attribute is None else graphs.attribute.shape[1],
         "largest degree": int(graphs.degree.max()),
     }
-    frame, per_target = split_data(plan, 0).to_frame(), _targets(graphs)
-    if as_json:
-        tables = {"targets": per_target, "agents": frame}
-        rows = {k: json.loads(t.reset_index().to_json(orient="records")) for k, t in tables.items()}
-        print_json({"dataset": graphs.name, **about, "inputs": plan.inputs.to_json(), **rows})
-        return
-    console = Console()
-    console.print(f"{graphs.name}: " + ", ".join(f"{k} {v}" for k, v in about.items()))
-    console.print(str(plan.inputs), highlight=False, markup=False, soft_wrap=True)
-    if len(per_target):
-        print_frame(per_target.head(MOST_TARGETS), f"targets ({len(per_target)})", as_json)
-    print_frame(frame, f"partition {plan.config.partition}, seed {seed}", as_json)
 
 
 def _targets(graphs: GraphSet) -> pd.DataFrame:

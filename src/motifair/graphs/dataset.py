@@ -20,6 +20,7 @@ from motifair.graphs.planted import planted
 from motifair.graphs.read import holds_graph_files, is_graph_file, read_graphs, read_table
 from motifair.graphs.tu import KNOWN, data_folder, load_tu
 
+AGENT = "agent"
 EMBEDDED = "planted"
 GENERATED = (EMBEDDED, TWITTER_LIKE)
 OWN = "own graphs"
@@ -127,14 +128,14 @@ def load_dataset(
     return _load(dataset, data_dir, columns)
 
 
-def agent_names(agents: int) -> tuple[str, ...]:
+def agent_names(agents: int, prefix: str = AGENT) -> tuple[str, ...]:
     """Return names of agents whose alphabetical order is their numerical order.
 
     >>> agent_names(3)
     ('agent-00', 'agent-01', 'agent-02')
     """
     digits = max(2, len(str(agents - 1)))
-    return tuple(f"agent-{a:0{digits}d}" for a in range(agents))
+    return tuple(f"{prefix}-{a:0{digits}d}" for a in range(agents))
 
 
 def dataset_name(dataset: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from motifair.errors import MotifairError
-from motifair.graphs.dataset import Dataset, agent_names
+from motifair.graphs.dataset import AGENT, Dataset, agent_names
 from motifair.graphs.graph_set import GraphSet, Ints
 
 GLOBAL_TEST_FRACTION = 0.1
@@ -44,6 +44,7 @@ def make_partition(
     test_fraction: float,
     skew: float,
     rng: np.random.Generator,
+    prefix: str = AGENT,
 ) -> Partition:
     """Hold out 10 % of the graphs for the server and distribute the rest to the agents.
 
@@ -54,6 +55,8 @@ def make_partition(
         test_fraction: Share of each agent's graphs in its test set.
         skew: Concentration of the Dirichlet distribution of `dirichlet` and `sizes`.
         rng: Random number generator.
+        prefix: What agents are called, before a number if they are several; not used where graphs
+            have owners.
 
     Raises:
         MotifairError: If there are too few graphs, or an agent has fewer than two classes to train
@@ -81,7 +84,7 @@ def make_partition(
     else:
         strata = target
     rest, held = holdout(strata, GLOBAL_TEST_FRACTION, rng)
-    names, exclusive = agent_names(agents), None
+    names, exclusive = agent_names(agents, prefix) if agents > 1 else (prefix,), None
     if owned:
         names, shares = data.owners, _by_owner(data, rest)
     elif kind in EXCLUSIVE:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from motifair.graphs.dataset import Dataset
+from motifair.graphs.dataset import AGENT, Dataset
 from motifair.graphs.graph_set import GraphSet
 from motifair.graphs.partition import Partition, make_partition
 from motifair.graphs.perturb import (
@@ -91,6 +91,7 @@ def make_split(
     skew: float,
     perturbation: str,
     seed: int,
+    prefix: str = AGENT,
 ) -> Split:
     """Partition the graphs and perturb training graphs according to roles or tiers.
 
@@ -103,6 +104,7 @@ def make_split(
         perturbation: A key of `PERTURBATIONS`; `none` leaves other graphs than those of `planted`
             as they are.
         seed: Seed of partition and perturbation.
+        prefix: What agents are called, see `make_partition`.
 
     >>> from motifair.graphs.dataset import load_dataset
     >>> data = load_dataset("planted", agents=3, seed=0)
@@ -118,7 +120,13 @@ def make_split(
         return _side_by_side(data, own)
     rng = np.random.default_rng([seed, 1])
     shares = make_partition(
-        data, partition, agents=agents, test_fraction=test_fraction, skew=skew, rng=rng
+        data,
+        partition,
+        agents=agents,
+        test_fraction=test_fraction,
+        skew=skew,
+        rng=rng,
+        prefix=prefix,
     )
     count = len(shares.names)
     roles: tuple[str, ...] = ()
@@ -138,13 +146,8 @@ def _own_split(part: Dataset, partition: str, agents: int, **options: Any) -> Sp
 
     What it gives to whom does not depend on the other datasets.
     """
-    if agents == 1:
-        partition = "iid"
-    split = make_split(part, partition=partition, agents=agents, **options)
-    names = tuple(name.replace("agent", part.name) for name in split.names)
-    if agents == 1:
-        names = (part.name,)
-    return replace(split, partition=replace(split.partition, names=names))
+    kind = "iid" if agents == 1 else partition
+    return make_split(part, partition=kind, agents=agents, prefix=part.name, **options)
 
 
 def _side_by_side(data: Dataset, parts: Sequence[Split]) -> Split:
