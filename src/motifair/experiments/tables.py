@@ -144,9 +144,10 @@ def metrics_table(comparison: Comparison) -> Table:
     """Return the comparison with a section for each metric, which fits 80 columns."""
     head = ["", "mean", f"− {comparison.baseline}", "rank", "paper"]
     rows: list[list[str]] = []
-    for metric, part in comparison.to_frame().groupby("metric", sort=False):
+    frame = comparison.to_frame()
+    for metric, part in frame[frame["mean"].notna()].groupby("metric", sort=False):
         rows += [_judged_by(comparison.first, [str(metric).replace("_", " ")])]
-        for _, row in part[part["mean"].notna()].iterrows():
+        for _, row in part.iterrows():
             mean, difference, paper = metric_cells(row, comparison)
             rows.append([f"  {row['method']}", mean, difference, f"{row['rank']:.1f}", paper])
     for measure, (title, _) in shown_measures(comparison).items():
