@@ -101,19 +101,6 @@ def test_trust_in_classes_is_what_plain_python_says(
     assert (found[said.isnan()] == 1).all()
 
 
-@given(agreements, st.data())
-def test_agents_are_compared_with_those_of_their_own_space_alone(
-    agents: list[tuple[float | None, int]], data: st.DataObject
-) -> None:
-    one_each = st.lists(st.integers(0, 2), min_size=len(agents), max_size=len(agents))
-    space = torch.tensor(data.draw(one_each))
-    agreement = torch.tensor([math.nan if a is None else a for a, _ in agents]).double()
-    graphs = torch.tensor([n for _, n in agents]).double()
-    found = agreement_trust(agreement, graphs, space)
-    for own in (space == s for s in space.unique()):
-        assert torch.equal(found[own], agreement_trust(agreement[own], graphs[own]))
-
-
 def test_an_agent_that_nobody_can_be_compared_with_is_trusted() -> None:
     assert wiring_trust(torch.tensor([[-0.5, 0.1]]).double()).tolist() == [1.0]
     assert distinct_graphs([np.array([1, 1, 2])]).tolist() == [2.0]
