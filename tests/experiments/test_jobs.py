@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -174,7 +174,7 @@ def test_files_of_jobs_side_by_side_are_those_of_jobs_one_after_another(tmp_path
         list_jobs(single, tmp_path / "single", tmp_path / "single"),
         strict=True,
     ):
-        about = stacked.about(stacked.config.seed + job.number, job.part)
+        about = partial(stacked.about, stacked.config.seed + job.number, job.part)
         ours, theirs = load_history(job.path, about), load_history(other.path, about)
         assert ours[0] == theirs[0] == 2
         assert np.allclose(ours[1].columns["loss"], theirs[1].columns["loss"], atol=1e-5)

@@ -212,15 +212,21 @@ def list_methods(as_json: Summary = False) -> None:
 
 @app.command()
 def resume(
-    folder: Annotated[Path, typer.Argument(help="The out folder of an interrupted run.")],
+    folder: Annotated[Path, typer.Argument(help="The out folder of a run.")],
+    rounds: Annotated[
+        int | None,
+        typer.Option(help="Extend the run, also a finished one, to so many rounds in all."),
+    ] = None,
     log: Log = None,
     quiet: Quiet = False,
     as_json: Summary = False,
 ) -> None:
-    """Continue an interrupted run, to the same result."""
+    """Continue an interrupted run, or extend a finished one, to the same result as in one go."""
+    from motifair.experiments.extend import extend
     from motifair.experiments.plan import read_plan
 
-    _execute(read_plan(folder), folder, log, quiet, as_json)
+    plan = read_plan(folder) if rounds is None else extend(folder, rounds)
+    _execute(plan, folder, log, quiet, as_json)
 
 
 @app.command()

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -220,7 +221,7 @@ def _load(plan: Plan, group: _Group) -> tuple[list[FederationState], list[Histor
     for job in group.jobs:
         assert job.path is not None
         states.append(load_state(job.path, plan.device))
-        histories.append(load_history(job.path, plan.about(_seed(plan, job), job.part))[1])
+        histories.append(_read_history(plan, job)[1])
     return states, histories
 
 
@@ -228,15 +229,24 @@ def _done(plan: Plan, job: Job) -> int:
     """Return how many rounds of a job its checkpoint has."""
     if job.path is None or not job.path.exists():
         return 0
-    return load_history(job.path, plan.about(_seed(plan, job), job.part))[0]
+    return _read_history(plan, job)[0]
 
 
 def _finished(plan: Plan, job: Job) -> History | None:
     """Return the history of a job that was finished earlier, else None."""
     if job.path is None or not job.path.exists():
         return None
-    done, history = load_history(job.path, plan.about(_seed(plan, job), job.part))
+    done, history = _read_history(plan, job)
     return history if done == plan.config.rounds else None
+
+
+def _read_history(plan: Plan, job: Job) -> tuple[int, History]:
+    """Read how far a job's checkpoint is, and its history; of a run that is being extended, too."""
+    assert job.path is not None
+    about = partial(plan.about, _seed(plan, job), job.part)
+    done, history = load_history(job.path, about)
+    history.lengthen(plan.config.rounds, _config(plan, job).eval_every)
+    return done, history
 
 
 def _config(plan: Plan, job: Job) -> Config:

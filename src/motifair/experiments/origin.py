@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +93,7 @@ class Origin:
 def finished(plan: Plan, folder: Path, split: int) -> tuple[FederationState, History]:
     """Return the final state and history of the method on a split; refuse an unfinished one."""
     path = checkpoint_path(folder, split, "method")
-    about = plan.about(plan.config.seed + split, "method")
+    about = partial(plan.about, plan.config.seed + split, "method")
     done, history = load_history(path, about) if path.exists() else (0, None)
     if history is None or done < plan.config.rounds:
         raise MotifairError(

@@ -72,9 +72,15 @@ class Plan:
             "data_dir": None if self.data_dir is None else str(self.data_dir.resolve()),
         }
 
-    def about(self, seed: int, part: str) -> dict[str, Any]:
-        """Return what must match to continue a part from a checkpoint, or to share it."""
-        config = alone(self.config) if part in ALONE else self.config
+    def about(self, seed: int, part: str, rounds: int | None = None) -> dict[str, Any]:
+        """Return what must match to continue a part from a checkpoint, or to share it.
+
+        `rounds` are those of the checkpoint's run, if that was shorter; default this one's.
+        """
+        config = self.config
+        if rounds is not None:
+            config = replace(config, rounds=min(rounds, config.rounds))
+        config = alone(config) if part in ALONE else config
         device = self.device.type
         return {"config": config.digest(), "device": device, "seed": seed, "part": part}
 

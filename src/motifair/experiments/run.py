@@ -191,14 +191,22 @@ def _folder(plan: Plan, out: Path | None) -> Iterator[None]:
         raise MotifairError(f"{out} is not empty and holds no run; name another --out.")
     with file_errors():
         (out / "checkpoint").mkdir(parents=True, exist_ok=True)
+    with locked(out):
+        if not (out / "config.json").exists():
+            write_config(out, plan.config, plan.environment(), plan.inputs.to_json())
+        yield
+
+
+@contextmanager
+def locked(out: Path) -> Iterator[None]:
+    """Lock the folder of a run for this process."""
+    with file_errors():
         opened = (out / ".lock").open("w")
     with opened as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise MotifairError(f"Another process is writing {out}; wait for it.") from error
-        if not (out / "config.json").exists():
-            write_config(out, plan.config, plan.environment(), plan.inputs.to_json())
         yield
 
 
@@ -210,10 +218,11 @@ def _check_same(plan: Plan, out: Path) -> None:
         usual = {k: getattr(plan.config, k) for k in stored if k in OPTIONS and k not in wanted}
         other = [k for k, value in {**wanted, **usual}.items() if stored.get(k) != value]
     if other:
-        raise MotifairError(
-            f"{out} holds another run ({', '.join(f'{k}={stored.get(k)}' for k in other[:3])}); "
-            "name another --out."
-        )
+        values = ", ".join(f"{k}={stored.get(k)}" for k in other[:3])
+        more = wanted["rounds"]
+        longer = other == ["rounds"] and more > stored["rounds"]
+        how = f", or extend it: motifair resume {out} --rounds {more}" if longer else "."
+        raise MotifairError(f"{out} holds another run ({values}); name another --out{how}")
 
 
 def _layout(plan: Plan) -> dict[str, Any]:

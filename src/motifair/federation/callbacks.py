@@ -64,7 +64,7 @@ class Pace:
 
 
 class Checkpoint(Callback):
-    """Saves the state at a `Pace`, and at the end what is worth keeping."""
+    """Saves the state at a `Pace` and at the end, with all that is needed to continue."""
 
     def __init__(self, path: Path, about: Mapping[str, Any], pace: Pace | None = None) -> None:
         self.path, self.about, self.pace = path, about, pace or Pace()
@@ -77,9 +77,9 @@ class Checkpoint(Callback):
             self.pace.took(time.monotonic() - started)
 
     def on_stop(self, state: FederationState, history: History) -> None:
-        """Save all that is needed to go on."""
+        """Save."""
         save_state(self.path, state, history, self.about, final=False)
 
     def on_end(self, state: FederationState, history: History) -> None:
-        """Save what is worth keeping."""
-        save_state(self.path, state, history, self.about, final=True)
+        """Save; a finished run can be extended."""
+        self.on_stop(state, history)

@@ -13,6 +13,10 @@ COLUMNS = (
 )  # fmt: skip
 
 
+# Columns of the rounds that are evaluated.
+EVALUATED = ("accuracy", "one_class", "contribution", "shapley")
+
+
 class History:
     """A table `(rounds, agents)` for each of `COLUMNS`, and the server model's accuracy.
 
@@ -36,6 +40,21 @@ class History:
         for column, values in row.items():
             self.columns[column][round - 1] = values
 
+    def lengthen(self, rounds: int, eval_every: int) -> None:
+        """Add empty rounds at the end, so that a run can continue to round `rounds`.
+
+        The last round of a run is always evaluated; as a round in between it is so only every
+        `eval_every` rounds.
+        """
+        last = len(self.global_accuracy)
+        if rounds <= last:
+            return
+        self.global_accuracy = _lengthened(self.global_accuracy, rounds)
+        self.columns = {c: _lengthened(v, rounds) for c, v in self.columns.items()}
+        if last % eval_every:
+            self.global_accuracy[last - 1] = np.nan
+            self.record(last, dict.fromkeys(EVALUATED, np.array(np.nan)))
+
     def to_frame(self) -> pd.DataFrame:
         """Return one row for each round and agent."""
         rounds = len(self.global_accuracy)
@@ -48,3 +67,8 @@ class History:
             }
         )
         return frame.astype({"kept": "Int64"})
+
+
+def _lengthened(rows: np.ndarray, rounds: int) -> np.ndarray:
+    more = np.full((rounds - len(rows), *rows.shape[1:]), np.nan)
+    return np.concatenate([rows, more])

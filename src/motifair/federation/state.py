@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -46,8 +46,8 @@ def save_state(
 ) -> None:
     """Write state and history to one checked safetensors file, atomically.
 
-    `about` says whose state it is and must match on loading. A final state is kept for its models,
-    without the optimiser's moments, which nothing reads any more.
+    `about` says whose state it is and must match on loading. A final state is kept for its models
+    alone, without the optimiser's moments, and cannot be continued.
     """
     tensors = {f"history.{c}": torch.from_numpy(v) for c, v in history.columns.items()}
     tensors["history.global_accuracy"] = torch.from_numpy(history.global_accuracy)
@@ -66,28 +66,37 @@ def save_state(
     write_tensors(path, tensors, metadata)
 
 
-def load_history(path: Path, about: Mapping[str, Any]) -> tuple[int, History]:
-    """Read how far a saved state is and its history; refuse one of another run."""
+def load_history(path: Path, about: Callable[[int], Mapping[str, Any]]) -> tuple[int, History]:
+    """Read how far a saved state is and its history; refuse one of another run.
+
+    `about` returns what the file must say of itself if it is of a run of so many rounds.
+    """
     metadata, tensors = _read(path)
     if metadata.get("format") not in (FORMAT, UNCHECKED):
         raise MotifairError(
             f"{path} was written by another version of motifair; use another out folder, or delete "
             "this one."
         )
-    if metadata["about"] != json.dumps(about, sort_keys=True):
+    rounds = len(tensors["history.global_accuracy"])
+    if metadata["about"] != json.dumps(about(rounds), sort_keys=True):
         raise MotifairError(
             f"{path} belongs to a run with another configuration; use another out folder, "
             "or delete this one."
         )
     history = History(
         json.loads(metadata["names"]),
-        len(tensors["history.global_accuracy"]),
+        rounds,
         side_by_side=int(metadata.get("side_by_side", 1)),
     )
     for column in COLUMNS:
         history.columns[column] = tensors[f"history.{column}"].numpy()
     history.global_accuracy = tensors["history.global_accuracy"].numpy()
     return int(metadata["round"]), history
+
+
+def can_continue(path: Path) -> bool:
+    """Return whether a saved state has all that further rounds need."""
+    return "agents.first" in _read(path)[1]
 
 
 def load_state(path: Path, device: torch.device) -> FederationState:

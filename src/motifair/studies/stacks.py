@@ -5,7 +5,7 @@ On a GPU federations of equal shape are trained as a stack. Finished ones are st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -53,7 +53,7 @@ def train(
     for number, training in enumerate(trainings):
         path, about = _file(plan, runs, training)
         if path.exists():
-            histories[number] = load_history(path, about)[1]
+            histories[number] = _saved(path, about)
         else:
             left.append(number)
     for numbers, stages in _groups(plan, trainings, left):
@@ -62,6 +62,10 @@ def train(
         trained = run_stages(plan, stages, turns, callbacks=callbacks, stop=settings.stop)
         histories |= dict(zip(numbers, trained, strict=True))
     return [histories[number] for number in range(len(trainings))]
+
+
+def _saved(path: Path, about: Mapping[str, Any]) -> History:
+    return load_history(path, lambda rounds: about)[1]
 
 
 def run_stages(
