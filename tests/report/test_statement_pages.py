@@ -127,7 +127,9 @@ def test_html_columns_add_up_as_they_are_printed() -> None:
     assert all(sum(row[:parts]) == row[parts] for row in (*rounds, total))
 
 
-def test_a_pdf_has_the_total(tmp_path: Path) -> None:
+def test_a_pdf_is_tagged_and_has_the_total(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     try:
         import weasyprint  # noqa: F401
     except (ImportError, OSError) as missing:  # the library Pango is no package of Python
@@ -135,13 +137,32 @@ def test_a_pdf_has_the_total(tmp_path: Path) -> None:
     s = statement_of()
     content = as_pdf(s)
     assert content.startswith(b"%PDF")
+    errors = [r.getMessage() for r in caplog.records if r.levelname == "ERROR"]
+    assert not errors
+    pictures = re.findall(r"<svg[^>]*>(<title>[^<]+</title>)?", as_html(s))
+    assert pictures
+    assert all(pictures)  # a title becomes the picture's description in the PDF
     if shutil.which("pdftotext") is None:
         pytest.skip("needs pdftotext to read it")
     (tmp_path / "s.pdf").write_bytes(content)
+    about = subprocess.run(
+        ["pdfinfo", str(tmp_path / "s.pdf")], capture_output=True, text=True, check=True
+    ).stdout
+    assert re.search(r"Tagged: +yes", about)
     command = ["pdftotext", "-layout", str(tmp_path / "s.pdf"), "-"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert f"Paid in all: {s.money(s.payoff)} EUR" in text
     assert s.head in text
+
+
+def test_who_issued_it_is_said_where_the_ledger_is_signed() -> None:
+    plain = statement_of()
+    assert "Issued by" not in as_html(plain) + as_text(plain)
+    signed = replace(plain, issuer="ab" * 32, signature="cd" * 64)
+    for page in (as_html(signed), as_text(signed)):
+        assert "Issued by the operator" in page
+        assert "ab" * 32 in page
+        assert "cd" * 64 in page
 
 
 def test_without_weasyprint_a_sentence_names_what_to_install(

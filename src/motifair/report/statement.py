@@ -43,6 +43,10 @@ COLUMNS = {
     "compensation": "late",
     "redistribution": "others'",
 }  # short, for the terminal: where a name is not here, it is short itself
+ISSUED = (
+    "Issued by the operator, by the SHA-256 of its public key (operator.pub), and its signature of "
+    "the head:"
+)
 MOST_ROUNDS, MOST_NOTES, MOST_MOTIFS = 20, 12, 24
 BAR = 140  # width of the bars in units of their own
 CURVE, LEFT = (600.0, 140.0), 90.0  # the curve: width and height, and where it begins
@@ -99,6 +103,7 @@ def as_html(statement: Statement) -> str:
         "statement.html",
         s=statement,
         theme=asset("theme.css"),
+        issued=ISSUED,
         about=_about(statement),
         **describe(statement),
         meaning=statement.meaning,
@@ -115,7 +120,7 @@ def as_html(statement: Statement) -> str:
 
 
 def as_pdf(statement: Statement) -> bytes:
-    """Return the same document as PDF."""
+    """Return the same document as tagged PDF (PDF/UA-1), which screen readers can follow."""
     require("pdf", "A PDF")
     try:
         from weasyprint import HTML
@@ -124,7 +129,8 @@ def as_pdf(statement: Statement) -> bytes:
             f"WeasyPrint cannot be loaded ({clean_reason(str(error))}); install Pango, or write "
             "HTML instead."
         ) from None
-    written: bytes = HTML(string=as_html(statement)).write_pdf()
+    document = HTML(string=as_html(statement))
+    written: bytes = document.write_pdf(pdf_variant="pdf/ua-1", pdf_tags=True)
     return written
 
 
@@ -247,6 +253,10 @@ def _verify(s: Statement) -> Iterator[str]:
         yield does
     yield f"There are {s.entries} entries; the hash of the last one, the head:"
     yield f"  {s.head}"
+    if s.signature:
+        yield ISSUED
+        yield f"  {s.issuer}"
+        yield f"  {s.signature}"
 
 
 def _row(s: Statement, p: Payment) -> dict[str, Any]:

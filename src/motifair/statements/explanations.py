@@ -61,7 +61,8 @@ def how_paid(terms: AgreedTerms) -> str:
         "A round pays its budget in proportion to value and compensation. The value is carried "
         f"from round to round: it starts {start}, each round adds {added}, "
         "and all values are scaled to add up to 1. Each part is carried in the same way. A "
-        "negative amount is a part that lowered the value."
+        "negative amount is a part that lowered the value. In a round without an accepted upload "
+        "nothing is learned about a member, and its value stays as it was."
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
+from hashlib import sha256
 from typing import Any
 
 import torch
@@ -97,7 +98,9 @@ class Statement:
     anybody was given (None if nobody was given any), `accuracy` the score of its model on its own
     test graphs by the `metric` (None if unknown). `alignments` says what the part `alignment` is:
     `alignment`, `coverage`, or both if the terms changed. `motifs` is None if unknown. `sentences`
-    explain how it was paid, `verification` has pairs of a command and what it does.
+    explain how it was paid, `verification` has pairs of a command and what it does. `issuer` is the
+    SHA-256 of the operator's public key in the terms, `signature` its signature of the head; '' in
+    simulations.
     """
 
     run: str
@@ -116,6 +119,8 @@ class Statement:
     received: float | None = None
     accuracy: float | None = None
     metric: str = "accuracy"
+    issuer: str = ""
+    signature: str = ""
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -211,6 +216,7 @@ class Statement:
                 "rounds": [{"round": p.round, "part": p.lean} for p in self.leaned_on],
             },
             "ledger": {"entries": self.entries, "head": self.head},
+            "issued": {"operator_key_sha256": self.issuer, "signature_of_head": self.signature},
             "verification": [{"command": c, "does": does} for c, does in self.verification],
             "rounds": [self._payment_json(p, names) for p in self.rounds],
         }
@@ -316,6 +322,8 @@ def make_statement(
         received=_received(entries, agent),
         accuracy=accuracy.get(agent),
         metric=str(last.config.get("metric", "accuracy")),
+        issuer=sha256(last.operator.encode()).hexdigest() if last.operator else "",
+        signature=entries[-1].signature,
     )
 
 
