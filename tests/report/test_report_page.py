@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from playwright.sync_api import Browser, Page
 from report_samples import made_up_chapter, made_up_source
 
+from motifair.config import make_config, read_settings
 from motifair.report.page import html_page, write_report
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -210,6 +212,29 @@ def test_agents_come_first_with_bars_and_can_be_sorted(reader: Reader, report: P
     most = max(map(abs, cells()))
     assert drawn == pytest.approx([100 * abs(value) / most for value in cells()], abs=0.01)
     assert page.locator(".sortable td.minus").count() > 0
+
+
+def test_the_numbers_can_be_downloaded(reader: Reader, tmp_path: Path) -> None:
+    source = made_up_source(["=1+1", "é"], splits=2)
+    assert source.result is not None
+    sections = [made_up_chapter(source, "a/b"), made_up_chapter(source, "other")]
+    write_report(sections, tmp_path / "report.html")
+    reader.open(tmp_path / "report.html")
+    frames = {}
+    for name in ("comparison.csv", "a-b-agents.csv", "a-b-rounds.csv", "a-b-options.json"):
+        with reader.page.expect_download() as waiting:
+            reader.page.get_by_role("button", name=f"Download {name}").click()
+        assert waiting.value.suggested_filename == name
+        waiting.value.save_as(tmp_path / name)
+        if name.endswith("csv"):
+            frames[name] = pd.read_csv(tmp_path / name)
+    assert set(frames["comparison.csv"]["method"]) == {"a/b", "other"}
+    pd.testing.assert_frame_equal(frames["a-b-agents.csv"], source.result.to_frame())
+    rounds = frames["a-b-rounds.csv"]
+    assert len(rounds) == 2 * 30
+    value = source.result.splits[0].history.columns["value"]
+    assert rounds["value"].to_numpy() == pytest.approx(value.ravel(), rel=1e-5)
+    assert make_config(read_settings(tmp_path / "a-b-options.json")) == source.config
 
 
 def test_axe_finds_no_violation(browser: Browser, report: Path) -> None:

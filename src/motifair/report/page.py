@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from motifair.experiments.tables import differences_table
 from motifair.files import write_atomic
 from motifair.report.charts import Chart, Style
 from motifair.report.colours import DARK, LIGHT
+from motifair.report.downloads import Download, download_of_comparison, downloads_of
 from motifair.report.figures import tradeoff
 from motifair.report.interactive import plotly_figure
 from motifair.report.run_section import RunSection, metrics_table
@@ -69,6 +71,7 @@ def html_page(sections: Sequence[RunSection]) -> str:
     drawn = {"compare-tradeoff": compared} if compared else {}
     for number, section in enumerate(sections):
         drawn |= {figure_id(number, chart): chart for chart in section.charts}
+    files = _files(sections, paired)
     plain = {name: _plain(chart) for name, chart in drawn.items()}
     return render(
         "report.html",
@@ -92,12 +95,24 @@ def html_page(sections: Sequence[RunSection]) -> str:
         plotly=Markup(get_plotlyjs()),
         heights={name: figure["layout"]["height"] for name, figure in plain.items()},
         data=Markup(embedded(plain)),
+        files=files,
+        packed=Markup(embedded({f.name: f.packed for kept in files.values() for f in kept})),
     )
 
 
 def figure_id(number: int, chart: Chart) -> str:
     """Return the name of a figure's place in the page."""
     return f"run-{number}-{chart.key}"
+
+
+def _files(sections: Sequence[RunSection], paired: Comparison | None) -> dict[str, list[Download]]:
+    """Return the files to download by the part of the page, under names that tell runs apart."""
+    files = {"compare": [download_of_comparison(paired)]} if paired else {}
+    for number, section in enumerate(sections):
+        many = f"{_file_name(section.label)}-" if len(sections) > 1 else ""
+        made = downloads_of(section)
+        files[f"run-{number}"] = [replace(file, name=many + file.name) for file in made]
+    return files
 
 
 def embedded(content: Any) -> str:
