@@ -89,6 +89,8 @@ def test_mistakes_are_sentences(ledger: Path, tmp_path: Path) -> None:
     here = ("--ledger", str(ledger))
     assert "no ledger at" in refused("--ledger", str(tmp_path / "none.sqlite"))
     assert "no folder" in refused(*here, "--runs", str(tmp_path / "none"))
+    assert "no folder" in refused("--results", str(tmp_path / "none"))
+    assert "give --ledger of a federation, --results of simulations" in refused()
     assert "--token-file" in refused(*here, "--host", "0.0.0.0")
     assert "--token-file" in refused(*here, "--allow-host", "federation.example.org")
     assert "openssl rand" in refused(*here, "--token-file", str(tmp_path / "none"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,7 +12,13 @@ from motifair.errors import MotifairError
 
 
 def dashboard(
-    ledger: Annotated[str, typer.Option(help="SQLite file, or PostgreSQL URL.")],
+    ledger: Annotated[
+        str | None, typer.Option(help="SQLite file, or PostgreSQL URL, of a federation.")
+    ] = None,
+    results: Annotated[
+        Path | None,
+        typer.Option(help="Folder of simulations and comparisons, such as runs."),
+    ] = None,
     runs: Annotated[
         Path | None, typer.Option(help="The operator's folder, for the live status of agents.")
     ] = None,
@@ -36,7 +42,7 @@ def dashboard(
         ),
     ] = None,
 ) -> None:
-    """Serve a read-only, live web page of runs, agents, payoffs and the ledger."""
+    """Serve a read-only, live web page of a federation's ledger, of simulations, or of both."""
     from motifair.consortium.dashboard.access import (
         Access,
         check_access,
@@ -47,6 +53,15 @@ def dashboard(
     from motifair.consortium.dashboard.serve import serve
     from motifair.consortium.dashboard.watcher import Watcher
 
+    if ledger is None and results is None:
+        raise MotifairError(
+            "There is nothing to show; give --ledger of a federation, --results of simulations "
+            "(such as runs), or both."
+        )
+    if results is not None and not results.is_dir():
+        raise MotifairError(
+            f"There is no folder {results}; name one of simulations with --results."
+        )
     if runs is not None and not runs.is_dir():
         raise MotifairError(f"There is no folder {runs}; name the operator's folder with --runs.")
     token = read_token(token_file) if token_file else os.environ.get("MOTIFAIR_TOKEN") or None
@@ -58,4 +73,6 @@ def dashboard(
         typer.echo(f"The dashboard is at {address}; Ctrl-C stops it.")
 
     notify = Webhook(webhook) if webhook else None
-    serve(Watcher(ledger, runs, notify), access, host=host, port=port, names=names, ready=ready)
+    watcher = Watcher(ledger, runs, notify)
+    where: dict[str, Any] = {"host": host, "port": port, "names": names}
+    serve(watcher, access, **where, results=results, ready=ready)

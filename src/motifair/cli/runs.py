@@ -12,7 +12,6 @@ from rich.console import Console
 from motifair.cli.shared import Json, print_json
 from motifair.cli.sources import is_operator_folder
 from motifair.errors import MotifairError
-from motifair.files import read_json
 from motifair.table import Table, number
 
 HEAD = ("run", "what", "state", "accuracy", "gain")
@@ -43,40 +42,17 @@ def list_runs(
 
 def _rows(place: Path) -> Iterator[dict[str, Any]]:
     """Yield the row of a folder, if it is a run, a comparison or an operator's folder."""
-    row: dict[str, Any] = {"run": place.name, "accuracy": None, "gain": None}
-    from motifair.evaluation.metrics import find_metric
-    from motifair.experiments.compare import FILE, is_comparison
+    from motifair.experiments.listing import describe_run
 
-    if is_comparison(place):
-        compared = _read(place / FILE)
-        names = [str(m.get("method")) for m in compared.get("measures", [])]
-        what = f"comparison of {', '.join(names)} on {compared.get('dataset')}"
-        yield {**row, "what": what, "state": "finished"}
-    elif is_operator_folder(place):
-        yield {**row, "what": "federation", "state": "see motifair federation status"}
-    elif (place / "config.json").exists():
-        options = _read(place / "config.json").get("options", {})
-        what = f"{options.get('method')} on {options.get('dataset')}"
-        finished = (place / "summary.json").exists()
-        mean = _read(place / "summary.json").get("mean", {}) if finished else {}
-        reached, metric = mean.get("personalised_accuracy"), find_metric(options.get("metric", ""))
-        if metric.words != "accuracy":
-            what += f", by {metric.words}"
-        measured = {
-            "accuracy": None if reached is None else metric.sign * reached,
-            "gain": mean.get("gain"),
-        }
-        state = "finished" if finished else "not finished: motifair resume"
-        yield {**row, "what": what, "state": state, **measured}
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """Read a file of a run; a damaged one counts as empty, `motifair show` says what it lacks."""
-    try:
-        content = read_json(path)
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
+    listed = describe_run(place)
+    if is_operator_folder(place):
+        row = {"run": place.name, "what": "federation", "state": "see motifair federation status"}
+        yield {**row, "accuracy": None, "gain": None}
+    elif listed is not None:
+        share = f"{100 * listed.done:.0f} % done" if listed.done else "not finished"
+        state = "finished" if listed.finished else f"{share}: motifair resume"
+        row = {"run": place.name, "what": listed.what, "state": state}
+        yield {**row, "accuracy": listed.accuracy, "gain": listed.gain}
 
 
 def _cell(value: float | None) -> str:

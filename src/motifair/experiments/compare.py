@@ -142,6 +142,24 @@ class Comparison:
         return pd.DataFrame(rows)
 
 
+def paired_runs(results: dict[str, Result]) -> Comparison | None:
+    """Return the comparison of runs on the same splits; None if they are not."""
+    splits = {tuple(split.seed for split in result.splits) for result in results.values()}
+    if len(results) < 2 or len(splits) > 1 or unlike(results):
+        return None
+    return Comparison(results, "fedavg" if "fedavg" in results else next(iter(results)))
+
+
+def unlike(results: dict[str, Result]) -> list[str]:
+    """Name what keeps runs from being compared split by split."""
+    differing = []
+    for name in ("dataset", "partition", "agents", "rounds", "seed", "splits"):
+        values = sorted({str(getattr(r.config, name)) for r in results.values()})
+        if len(values) > 1:
+            differing.append(f"{name} ({', '.join(values)})")
+    return differing
+
+
 def is_comparison(folder: Path) -> bool:
     """Return whether a folder is that of a finished comparison."""
     return (folder / FILE).exists()

@@ -170,7 +170,7 @@ def differences_table(comparison: Comparison) -> Table:
             ends = interval(row["difference"], row["difference_low"], row["difference_high"])
             told = "yes" if row["p_holm"] < SIGNIFICANT else "no"
             rows.append([f"  {row['method']}", ends, number(row["p_holm"]), told])
-    head = ["", f"minus {baseline}, split by split", "p", "can be told apart"]
+    head = ["run", f"minus {baseline}, split by split", "p", "can be told apart"]
     splits = len(comparison.first.splits)
     note = (
         f"Mean over {splits} splits with a 95 % bootstrap interval; p is Wilcoxon's signed-rank "

@@ -11,7 +11,7 @@ from typing import Any
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from motifair.experiments.compare import Comparison
+from motifair.experiments.compare import Comparison, paired_runs, unlike
 from motifair.experiments.result import Result
 from motifair.experiments.tables import differences_table
 from motifair.files import write_atomic
@@ -67,7 +67,7 @@ def html_page(sections: Sequence[RunSection]) -> str:
     """Return the page as text."""
     results = _results(sections)
     compared = tradeoff(results) if len(results) > 1 else None
-    paired = _paired(results)
+    paired = paired_runs(results)
     drawn = {"compare-tradeoff": compared} if compared else {}
     for number, section in enumerate(sections):
         drawn |= {figure_id(number, chart): chart for chart in section.charts}
@@ -81,7 +81,7 @@ def html_page(sections: Sequence[RunSection]) -> str:
         metrics=metrics_table(results) if compared else None,
         differences=differences_table(paired) if paired else None,
         verdict=verdict_on_comparison(paired) if paired else (),
-        unlike=_unlike(results),
+        unlike=unlike(results),
         agents=_agents(sections),
         figure_id=figure_id,
         kind=lambda series: type(series).__name__,
@@ -151,24 +151,6 @@ def _title(sections: Sequence[RunSection]) -> str:
     return f"{len(sections)} runs: {', '.join(c.label for c in sections[:4])}" + (
         " …" if len(sections) > 4 else ""
     )
-
-
-def _paired(results: dict[str, Result]) -> Comparison | None:
-    """Return the comparison of runs on the same splits; None if they are not."""
-    splits = {tuple(split.seed for split in result.splits) for result in results.values()}
-    if len(results) < 2 or len(splits) > 1 or _unlike(results):
-        return None
-    return Comparison(results, "fedavg" if "fedavg" in results else next(iter(results)))
-
-
-def _unlike(results: dict[str, Result]) -> list[str]:
-    """Name what keeps runs from being compared split by split."""
-    differing = []
-    for name in ("dataset", "partition", "agents", "rounds", "seed", "splits"):
-        values = sorted({str(getattr(r.config, name)) for r in results.values()})
-        if len(values) > 1:
-            differing.append(f"{name} ({', '.join(values)})")
-    return differing
 
 
 def _agents(sections: Sequence[RunSection]) -> list[tuple[str, str, Style]]:

@@ -65,14 +65,14 @@ def verdict_on_deployed(source: Source, timeline: Timeline) -> tuple[str, ...]:
     if not done:
         return ("No round is settled yet.",)
     total = np.nansum(timeline.columns["payoff"], axis=0)
-    paid = _most_and_least(timeline.agents, total, timeline.currency)
+    paid = most_and_least(timeline.agents, total, timeline.currency)
     books = f"The ledger is verified, {done} of {source.terms.rounds} rounds are done. {paid}"
     value = timeline.columns["value"]
     harmed = [a for a, v in zip(timeline.agents, value.T, strict=True) if np.nanmin(v) < 0]
     missed = [a for a, s in zip(timeline.agents, timeline.status.T, strict=True) if (s > 0).any()]
     notable = [
-        *([f"had a negative value: {_names(harmed)}"] if harmed else []),
-        *([f"missed rounds: {_names(missed)}"] if missed else []),
+        *([f"had a negative value: {name_some(harmed)}"] if harmed else []),
+        *([f"missed rounds: {name_some(missed)}"] if missed else []),
     ]
     worth = "Whether federating was worth it is not known here: nobody measures what members do "
     return (
@@ -136,7 +136,7 @@ def _who_gains(result: Result) -> str:
         lost = split.accuracy < both.min(axis=0) - ROUNDING
         worse += [_called(split, k) for k in np.flatnonzero(lost).tolist()]
         every += len(split.names)
-    names = f" ({_names(worse)})" if worse and len(result.splits) == 1 else ""
+    names = f" ({name_some(worse)})" if worse and len(result.splits) == 1 else ""
     return (
         f"{better} of {every} agents do better than in both of their trainings alone, "
         f"{len(worse)} worse{names}."
@@ -149,14 +149,15 @@ def _who_is_paid(result: Result) -> str:
     if len(result.splits) == 1:
         split = result.splits[0]
         names = [_called(split, k) for k in range(len(split.names))]
-        return _most_and_least(names, split.history.columns["payoff"].sum(axis=0), unit)
+        return most_and_least(names, split.history.columns["payoff"].sum(axis=0), unit)
     if not result.splits[0].roles:
         return ""
     paid = result.to_frame().groupby("role")["payoff"].mean()
-    return _most_and_least([f"{role} agents" for role in paid.index], paid.to_numpy(), unit)
+    return most_and_least([f"{role} agents" for role in paid.index], paid.to_numpy(), unit)
 
 
-def _most_and_least(names: Sequence[str], total: np.ndarray, unit: str) -> str:
+def most_and_least(names: Sequence[str], total: np.ndarray, unit: str) -> str:
+    """Say who was paid most and who least."""
     if np.ptp(total) < SAME:
         return f"All were paid the same, {_amount(total[0])} {unit}."
     best, worst = int(np.argmax(total)), int(np.argmin(total))
@@ -195,7 +196,8 @@ def _called(split: SplitResult, k: int) -> str:
     return split.names[k] + (f", {split.roles[k]}" if split.roles else "")
 
 
-def _names(names: Sequence[str]) -> str:
+def name_some(names: Sequence[str]) -> str:
+    """Return a few names, and how many more there are."""
     more = len(names) - MOST_NAMES
     return "; ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 

@@ -35,10 +35,14 @@ def bearer(token: str) -> dict[str, str]:
 
 @contextmanager
 def client(
-    place: str, access: Access | None = None, runs: Path | None = None, **options: Any
+    place: str | None,
+    access: Access | None = None,
+    runs: Path | None = None,
+    results: Path | None = None,
+    **options: Any,
 ) -> Iterator[TestClient]:
     """Speak to a dashboard without a socket."""
-    app = make_app(Watcher(place, runs), access or Access(), LOOPBACK)
+    app = make_app(Watcher(place, runs), access or Access(), LOOPBACK, results)
     with TestClient(app, base_url="http://localhost", **options) as opened:
         yield opened
 
@@ -49,11 +53,12 @@ def served(
     access: Access | None = None,
     runs: Path | None = None,
     port: int = 0,
+    results: Path | None = None,
     **options: Any,
 ) -> Iterator[str]:
     """Listen on a free port; yields the address."""
     watcher = Watcher(place, runs)
-    app = make_app(watcher, access or Access(), LOOPBACK)
+    app = make_app(watcher, access or Access(), LOOPBACK, results)
     options = {"host": "127.0.0.1", "port": port, "timeout_graceful_shutdown": 1} | options
     config = server_config(app, **options)
     server = DashboardServer(config, watcher)

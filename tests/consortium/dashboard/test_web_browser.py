@@ -13,10 +13,19 @@ import books
 import pytest
 from deployed import Answer, World, terms_of
 from served import OPERATOR, TOKENS, Writer, served, token_access, until
+from test_web_results import write_results
 
 from motifair.consortium.wire import Download
 
 WATCH = "addEventListener('securitypolicyviolation', e => console.error(e.violatedDirective))"
+PAGES = (
+    "/",
+    "/results/other",
+    "/compare?result=first&result=second",
+    f"/runs/{books.RUN}/entries/2",
+    f"/runs/{books.RUN}/agents/bank-b",
+    f"/runs/{books.RUN}",
+)
 LINES = "document.querySelectorAll('#value-curve .scatterlayer .trace').length"
 
 
@@ -137,6 +146,32 @@ def test_the_list_of_runs_grows_by_itself(browser: Any, tmp_path: Path) -> None:
         assert round_of(page) == 1
 
 
+def test_runs_are_filtered_chosen_and_compared(browser: Any, tmp_path: Path) -> None:
+    place = str(tmp_path / "ledger.sqlite")
+    writer = Writer(place)
+    writer.round()
+    write_results(tmp_path / "runs")
+    with served(place, results=tmp_path / "runs") as at, page_of(browser, at) as page:
+        page.goto("/")
+        rows = page.locator("[data-part=results] tbody tr")
+        assert rows.count() == 6
+        field = page.get_by_label("Filter simulations")
+        field.fill("FEDAVG second")
+        assert rows.locator("visible=true").count() == 1
+        field.press("Enter")
+        assert page.url.endswith("/")
+        page.get_by_label("Compare second").check()
+        field.fill("")
+        page.get_by_label("Compare first").check()
+        page.get_by_role("button", name="Compare").click()
+        page.get_by_text("Best by accuracy").wait_for()
+        page.goto("/runs/live")
+        page.get_by_label("Filter agents").fill("bank-c")
+        writer.round()
+        shows(page, 2)
+        assert page.locator("[data-part=agents] tbody tr").locator("visible=true").count() == 1
+
+
 def test_an_agent_logs_in_and_sees_only_itself(browser: Any, tmp_path: Path) -> None:
     place = str(tmp_path / "ledger.sqlite")
     books.write(place, books.make_run())
@@ -196,8 +231,8 @@ def test_everything_can_be_reached_by_keyboard(browser: Any, tmp_path: Path) -> 
         assert page.evaluate("document.activeElement.className") == "skip"
         page.keyboard.press("Enter")
         assert page.evaluate("document.activeElement.id") == "main"
-        page.keyboard.press("Tab")
-        page.keyboard.press("Tab")
+        for _ in ("the filter", "the table", "to compare", "the run"):
+            page.keyboard.press("Tab")
         page.keyboard.press("Enter")
         page.wait_for_url("**/runs/live")
         page.locator("details.ledger summary").press("Enter")
@@ -220,8 +255,9 @@ def test_it_fits_a_phone_in_light_and_dark(browser: Any, tmp_path: Path, scheme:
     place = str(tmp_path / "ledger.sqlite")
     books.write(place, books.make_run())
     phone = {"viewport": {"width": 390, "height": 844}, "color_scheme": scheme}
-    with served(place) as at, page_of(browser, at, **phone) as page:
-        for path in ("/", f"/runs/{books.RUN}/agents/bank-b", f"/runs/{books.RUN}"):
+    write_results(tmp_path / "runs")
+    with served(place, results=tmp_path / "runs") as at, page_of(browser, at, **phone) as page:
+        for path in PAGES:
             page.goto(path)
             assert page.evaluate("document.documentElement.scrollWidth") <= 390
         drawn(page, 6)
@@ -237,14 +273,15 @@ def test_axe_finds_no_violation(browser: Any, tmp_path: Path, scheme: str) -> No
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     place = str(tmp_path / "ledger.sqlite")
     books.write(place, books.make_run())
-    with served(place) as at:
+    write_results(tmp_path / "runs")
+    with served(place, results=tmp_path / "runs") as at:
         # The pages' own policy forbids the script that examines them.
         context = browser.new_context(base_url=at, bypass_csp=True, color_scheme=scheme)
         page = context.new_page()
-        for path in ("/", f"/runs/{books.RUN}/agents/bank-b", f"/runs/{books.RUN}"):
+        for path in PAGES:
             page.goto(path)
-            if "runs" in path:
-                drawn(page, 6)
+            if page.locator("#value-curve").count():
+                page.wait_for_selector("#value-curve[data-rounds]")
             if path.endswith(books.RUN):
                 page.locator("details.ledger summary").click()
             found = axe.Axe().run(page)

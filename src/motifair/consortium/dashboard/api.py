@@ -28,7 +28,7 @@ from motifair.consortium.dashboard.watcher import View
 from motifair.consortium.store.export import line_row, to_json
 from motifair.errors import MotifairError
 from motifair.report.statement import SUFFIXES, as_format
-from motifair.statements.entry import LARGEST
+from motifair.statements.entry import LARGEST, Entry
 from motifair.statements.statement import Statement, make_statement
 
 BEAT = 15.0  # seconds between comments that keep a stream open in proxies
@@ -146,7 +146,7 @@ async def rounds_csv(run: Run, context: ContextDep, viewer: ViewerDep) -> Respon
     made = await run_in_threadpool(
         context.documents.get, (run, viewer, "csv"), (id(view.index), view.entries), make
     )
-    return Response(made, media_type="text/csv; charset=utf-8", headers=_attached(f"{run}.csv"))
+    return Response(made, media_type="text/csv; charset=utf-8", headers=attached(f"{run}.csv"))
 
 
 @both(api, "/runs/{run}/entries", response_model=Page)
@@ -160,12 +160,7 @@ async def entries(
 @both(api, "/runs/{run}/entries/{number}", response_model=dict[str, Any])
 async def entry(run: Run, number: Number, context: ContextDep, viewer: ViewerDep) -> Response:
     """One entry as it is hashed, with the lines of all agents; for the operator."""
-    if not viewer.is_operator:
-        raise HTTPException(403, "An entry holds all payoffs; your statement holds yours.")
-    view = context.view(run)
-    if number >= view.entries:
-        raise HTTPException(404, "There is no such entry.")
-    entry = await run_in_threadpool(_from_ledger, lambda: context.watcher.entry(run, number))
+    entry = await run_in_threadpool(entry_of, context, viewer, run, number)
     return Response(json.dumps(to_json([entry])[0], indent=1), media_type=JSON)
 
 
@@ -188,11 +183,11 @@ async def statement(
     """Download an agent's statement; the operator can have all, an agent its own."""
     view = allowed_view(context, viewer, run, agent)
     content = await run_in_threadpool(_document, context, view, agent, format)
-    about = _attached(f"{run}-{agent}.{format}")
+    about = attached(f"{run}-{agent}.{format}")
     return Response(content, media_type=TYPES[format], headers=about)
 
 
-def _attached(name: str) -> dict[str, str]:
+def attached(name: str) -> dict[str, str]:
     """Return the header that has a browser save an answer under a name."""
     plain = re.sub(r"[^A-Za-z0-9._-]", "_", name)
     return {"Content-Disposition": f'attachment; filename="{plain}"'}
@@ -206,6 +201,16 @@ def _from_ledger(read: Callable[[], Any]) -> Any:
     if content is None:
         raise HTTPException(404, "There is no such entry.")
     return content
+
+
+def entry_of(context: AppContext, viewer: Viewer, run: str, number: int) -> Entry:
+    """Read one entry for the operator."""
+    if not viewer.is_operator:
+        raise HTTPException(403, "An entry holds all payoffs; your statement holds yours.")
+    if number >= context.view(run).entries:
+        raise HTTPException(404, "There is no such entry.")
+    entry: Entry = _from_ledger(lambda: context.watcher.entry(run, number))
+    return entry
 
 
 def allowed_view(context: AppContext, viewer: Viewer, run: str, agent: str) -> View:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
@@ -21,6 +22,8 @@ from motifair.consortium.dashboard.dependencies import AppContext, ContextDep, V
 from motifair.consortium.dashboard.guard import Guard
 from motifair.consortium.dashboard.metrics import TYPE, exposition
 from motifair.consortium.dashboard.pages import error_page, pages
+from motifair.consortium.dashboard.result_routes import results_api, results_pages
+from motifair.consortium.dashboard.results import Results
 from motifair.consortium.dashboard.watcher import Watcher
 
 
@@ -36,8 +39,12 @@ class Dashboard(FastAPI):
         )
 
 
-def make_app(watcher: Watcher, access: Access, hosts: Sequence[str] = ()) -> Dashboard:
-    """Make the application; `hosts` are the host names that it answers to, empty for any."""
+def make_app(
+    watcher: Watcher, access: Access, hosts: Sequence[str] = (), results: Path | None = None
+) -> Dashboard:
+    """Make the application; `hosts` are the host names that it answers to, empty for any, and
+    `results` is the folder of simulations, if there is one.
+    """
     app = Dashboard(
         title="motifair dashboard",
         openapi_url=None,  # see _schema; FastAPI's own pages load scripts from another host
@@ -47,8 +54,11 @@ def make_app(watcher: Watcher, access: Access, hosts: Sequence[str] = ()) -> Das
         lifespan=_lifespan,
     )
     app.state.context, app.hosts = AppContext(watcher, access), hosts
+    app.state.results = Results(results)
     app.include_router(api)
+    app.include_router(results_api)
     app.include_router(pages)
+    app.include_router(results_pages)
     # Only what is public is compressed: sizes of compressed pages tell of what is secret in them.
     app.router.routes.append(Route("/assets/{name}", GZipMiddleware(Assets(), compresslevel=6)))
     both(app.router, "/openapi.json", include_in_schema=False)(_schema)

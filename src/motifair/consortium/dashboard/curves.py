@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from motifair.consortium.dashboard.run_index import RunIndex, Series
@@ -21,21 +23,27 @@ def curves_of(index: RunIndex, points: int, agent: str | None = None) -> Curves:
     many of the others as fit are drawn behind them.
     """
     terms = index.verification.books.terms
-    known = {name: s for name, s in index.series.copy().items() if len(s.rounds)}
+    currency, agents = (terms.currency, len(terms.members)) if terms else ("", 0)
+    return Curves(
+        run=index.run,
+        currency=currency,
+        agents=agents,
+        curves=choose_curves(index.series.copy(), points, agent),
+    )
+
+
+def choose_curves(
+    series: Mapping[str, Series], points: int, agent: str | None = None
+) -> list[Curve]:
+    """Choose agents, or take one, and thin their curves."""
+    known = {name: s for name, s in series.items() if len(s.rounds)}
     names = sorted(known, key=lambda name: (-known[name].paid[-1], name))
     if agent is not None:
         names = [name for name in names if name == agent]
     marked = set(names if len(names) <= ALL else names[: ALL // 2] + names[-ALL // 2 :])
     others = [name for name in names if name not in marked]
     shown = sorted(marked) + others[: MOST - len(marked)]
-    return Curves(
-        run=index.run,
-        currency=terms.currency if terms else "",
-        agents=len(terms.members) if terms else 0,
-        curves=[
-            _curve(k, name, known[name], name in marked, points) for k, name in enumerate(shown)
-        ],
-    )
+    return [_curve(k, name, known[name], name in marked, points) for k, name in enumerate(shown)]
 
 
 def _curve(k: int, name: str, series: Series, marked: bool, points: int) -> Curve:

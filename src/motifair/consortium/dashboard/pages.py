@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 from urllib.parse import parse_qs, quote, urlsplit
 
@@ -13,16 +14,23 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from motifair.consortium.dashboard.access import LASTS, Viewer
 from motifair.consortium.dashboard.api import (
     Form,
+    Number,
     PageNumber,
     allowed_view,
     both,
+    entry_of,
     page_of,
     statement_of,
     stream,
 )
 from motifair.consortium.dashboard.assets import address, plotly_styles
 from motifair.consortium.dashboard.dependencies import COOKIE, AppContext, ContextDep, ViewerDep
+from motifair.consortium.dashboard.results import Results
+from motifair.consortium.dashboard.views import Detail
+from motifair.consortium.store.export import to_json
 from motifair.report.statement import describe
+from motifair.statements.entry import Entry, decimal
+from motifair.table import NONE, Table
 
 ROWS = 25  # entries on one page
 MOST_AGENTS = 200  # in the table of a page; the API has them all
@@ -97,12 +105,19 @@ def parts_of_run(context: AppContext, viewer: Viewer, run: str, page: int) -> st
 
 
 @both(pages, "/")
-async def overview(context: ContextDep, viewer: ViewerDep) -> Response:
+async def overview(request: Request, context: ContextDep, viewer: ViewerDep) -> Response:
     """All runs."""
     context.check()
-    return HTMLResponse(
-        render("runs.html", parts=parts_of_runs(context, viewer), viewer=viewer, **_about(context))
-    )
+    results: Results = request.app.state.results
+    rows = await run_in_threadpool(results.rows) if viewer.is_operator else []
+    parts = parts_of_runs(context, viewer)
+    about = {
+        "viewer": viewer,
+        "folder": results.folder is not None,
+        "ledger": context.watcher.has_ledger,
+        **_about(context),
+    }
+    return HTMLResponse(render("runs.html", parts=parts, results=rows, **about))
 
 
 @both(pages, "/runs/{run}")
@@ -134,6 +149,26 @@ async def agent(run: RunName, agent: AgentName, context: ContextDep, viewer: Vie
         s=statement,
         about=describe(statement),
         shown=statement.rounds[: -MOST_ROUNDS - 1 : -1],
+        viewer=viewer,
+        **_about(context),
+    )
+    return HTMLResponse(made)
+
+
+@both(pages, "/runs/{run}/entries/{number}")
+async def entry(run: RunName, number: Number, context: ContextDep, viewer: ViewerDep) -> Response:
+    """One entry of the ledger; for the operator."""
+    view = context.view(run)
+    found = await run_in_threadpool(entry_of, context, viewer, run, number)
+    row = view.index.rows[number]
+    made = render(
+        "entry.html",
+        run=view.detail.summary,
+        row=row,
+        previous=found.previous,
+        entry=json.dumps(to_json([found])[0], indent=1),
+        lines=lines_table(found, view.detail) if row.fits and found.lines else None,
+        last=view.entries - 1,
         viewer=viewer,
         **_about(context),
     )
@@ -193,6 +228,31 @@ async def logout(request: Request, context: ContextDep) -> Response:
     response = RedirectResponse("/login", 303)
     response.delete_cookie(COOKIE)
     return response
+
+
+def lines_table(entry: Entry, detail: Detail) -> Table:
+    """Return a row for each agent of an entry; values are recorded in units of 1e-12."""
+    digits = len(detail.summary.budget.partition(".")[2])
+
+    def pico(value: int | None) -> str:
+        return NONE if value is None else decimal(value, 12)[:-6]
+
+    rows = [
+        [
+            line.agent,
+            f"{line.status}: {line.reason}" if line.reason else line.status,
+            pico(line.value),
+            pico(line.alignment),
+            pico(line.diversity),
+            pico(line.compensation),
+            str(line.kept),
+            decimal(line.payoff, digits),
+        ]
+        for line in entry.lines
+    ]
+    head = ("agent", "status", "value", detail.aligned, "diversity", "compensation")
+    paid = f"payoff, {detail.summary.currency}"
+    return Table((*head, "components received", paid), rows, "Agents", range(2, 8))
 
 
 async def _form(request: Request) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -27,18 +28,20 @@ def serve(
     host: str,
     port: int,
     names: Sequence[str] = (),
+    results: Path | None = None,
     ready: Callable[[str], None] = lambda address: None,
 ) -> None:
     """Serve until Ctrl-C; `ready` is called with the address before the first request.
 
     `names` are host names that a proxy uses. On a loopback address only its own names are answered
     (and `names`); on others, where tokens are needed, any name is, unless `names` are given.
+    `results` is a folder of simulations.
     """
     check_access(access, host, names)
     local = is_loopback(host)
     hosts = (*LOOPBACK, *(name.lower() for name in names)) if local or names else ()
     listening = _listen(host, port)
-    config = server_config(make_app(watcher, access, hosts))
+    config = server_config(make_app(watcher, access, hosts, results))
     at = f"[{host}]" if ":" in host else host
     ready(f"http://{at}:{listening.getsockname()[1]}/")
     try:

@@ -5,11 +5,14 @@ These are also the answers of the API. Amounts are exact decimals, as text; time
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict
 
+from motifair.report.verdicts import most_and_least, name_some
 from motifair.statements.verification import Mismatch
 
 RunState = Literal["finished", "running", "standing", "open"]
@@ -83,13 +86,15 @@ class OpenExchange(_Frozen):
 class Detail(_Frozen):
     """One run: its agents, how many have which status, and what the server is waiting for.
 
-    `pause` says why nothing goes on, where that is so. `aligned` is what alignments are called:
-    alignment or coverage. An agent sees only itself in `agents`.
+    `verdict` says what follows from all of it, and `pause` why nothing goes on, where that is so.
+    `aligned` is what alignments are called: alignment or coverage. An agent sees only itself in
+    `agents`.
     """
 
     summary: Summary
     counts: dict[AgentStatus, int]
     exchange: OpenExchange | None
+    verdict: str
     pause: str
     aligned: str
     agents: list[Agent]
@@ -150,10 +155,40 @@ def for_agent(detail: Detail, finding: Mismatch | None, pause: str, agent: str) 
     return detail.model_copy(
         update={
             "pause": pause,
+            "verdict": verdict_for_agent(detail, agent),
             "summary": public(detail.summary, finding, agent),
             "agents": [row for row in detail.agents if row.agent == agent],
         }
     )
+
+
+def verdict_for_operator(summary: Summary, agents: Sequence[Agent]) -> str:
+    """Say who was paid most and least, and whom to look at."""
+    if not summary.fits:
+        return "The ledger does not fit: pay nothing by this page."
+    if not summary.round or not agents:
+        return "No round is settled yet."
+    paid = np.array([float(row.paid) for row in agents])
+    names = [row.agent for row in agents]
+    harmed = [row.agent for row in agents if row.value is not None and row.value < 0]
+    missing = [row.agent for row in agents if row.outcome not in ("present", "")]
+    notable = [
+        *([f"has a negative value: {name_some(harmed)}"] if harmed else []),
+        *([f"missed the last round: {name_some(missing)}"] if missing else []),
+    ]
+    look = f" Look at who {'; '.join(notable)}." if notable else ""
+    return most_and_least(names, paid, summary.currency) + look
+
+
+def verdict_for_agent(detail: Detail, agent: str) -> str:
+    """Say what a member was paid of everything that was paid."""
+    s, row = detail.summary, next((r for r in detail.agents if r.agent == agent), None)
+    if not s.fits:
+        return "The ledger does not fit; ask the operator why."
+    if row is None or not s.round:
+        return ""
+    of_all = f"of {s.paid} {s.currency} in all, among {s.members} members"
+    return f"You were paid {row.paid} {s.currency} {of_all}. Your own page says why."
 
 
 def public(summary: Summary, finding: Mismatch | None, agent: str) -> Summary:

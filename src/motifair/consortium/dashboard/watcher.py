@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -26,6 +26,7 @@ from motifair.consortium.dashboard.views import (
     OpenExchange,
     RunState,
     Summary,
+    verdict_for_operator,
 )
 from motifair.consortium.live import LIVE, ExchangeStatus, read_exchange_status
 from motifair.consortium.rounds import RESULT
@@ -42,7 +43,31 @@ AGAIN = 60.0  # seconds between two readings of everything, at least
 SHARE = 50  # and at least so many times as long as such a reading takes
 PACE = 20  # rounds by which the time left is estimated
 
-Open = Callable[[], Ledger]
+
+class NoLedger:
+    """A ledger without runs, for a dashboard of simulations alone."""
+
+    def runs(self) -> Sequence[str]:
+        """Return no runs."""
+        return ()
+
+    def heads(self) -> Mapping[str, Head]:
+        """Return no heads."""
+        return {}
+
+    def entries(self, run: str, after: int = -1) -> Iterator[Entry]:
+        """Yield no entries."""
+        return iter(())
+
+    def strays(self, run: str) -> Sequence[tuple[int, str]]:
+        """Return no lines."""
+        return ()
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+Open = Callable[[], Ledger | NoLedger]
 
 
 @dataclass(frozen=True)
@@ -63,7 +88,8 @@ Notify = Callable[[Mapping[str, View], Mapping[str, View]], None]
 
 
 class Watcher:
-    """Reads a ledger, and `live.json` of its runs where their folder is known.
+    """Reads a ledger, and `live.json` of its runs where their folder is known; without a ledger
+    there are no runs.
 
     `views` is replaced, never changed, so other threads can keep reading it. `problem` is a
     sentence while the ledger cannot be read. `notify` is called with the views before and after
@@ -71,11 +97,12 @@ class Watcher:
     """
 
     def __init__(
-        self, ledger: str | Path, runs: Path | None = None, notify: Notify | None = None
+        self, ledger: str | Path | None, runs: Path | None = None, notify: Notify | None = None
     ) -> None:
         self.runs, self._notify = runs, notify
-        self._open: Open = partial(open_ledger, ledger, write=False)
+        self._open: Open = NoLedger if ledger is None else partial(open_ledger, ledger, write=False)
         self.ledger = self._open()
+        self.has_ledger = ledger is not None
         self.views: dict[str, View] = {}
         self.version, self.problem, self.stopping = 0, "", False
         self._indexes: dict[str, RunIndex] = {}
@@ -271,8 +298,10 @@ def _view(
         for name in members
     ]
     counts: Counter[AgentStatus] = Counter(row.status for row in agents)
+    summary = _summary(index, state, checked_at, left)
     detail = Detail(
-        summary=_summary(index, state, checked_at, left),
+        summary=summary,
+        verdict=verdict_for_operator(summary, agents),
         counts=dict(counts),
         exchange=_exchange(moment) if moment and moment.open and state == "running" else None,
         pause=pause_of(index, moment, state, now, names=True),

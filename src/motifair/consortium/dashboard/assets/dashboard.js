@@ -29,6 +29,25 @@ function show(html) {
     if (old) patch(old, document.adoptNode(part));
   }
   tellTimes();
+  filterAll();
+}
+
+// Each field hides the rows of its table in which a word of it is missing.
+const filters = [...document.querySelectorAll("[data-filters]")];
+function filterAll() {
+  for (const field of filters) {
+    const words = field.value.toLowerCase().split(/\s+/);
+    const rows = main.querySelectorAll(`[data-part="${field.dataset.filters}"] tbody tr`);
+    for (const row of rows) {
+      const text = row.textContent.toLowerCase();
+      row.hidden = !words.every((word) => text.includes(word));
+    }
+  }
+}
+for (const field of filters) {
+  field.closest(".filter").hidden = false;
+  field.addEventListener("input", filterAll);
+  field.addEventListener("keydown", (event) => { if (event.key === "Enter") event.preventDefault(); });
 }
 
 function tell(words) {
