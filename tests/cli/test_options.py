@@ -6,6 +6,7 @@ import json
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from motifair.cli import main
 from motifair.cli.app import app
@@ -112,3 +113,18 @@ def test_what_choices_do_is_said() -> None:
     for name, option in OPTIONS.items():
         for choice in option.metadata["choices"]:
             assert choice in option.metadata["help"] or choice == "none", (name, choice)
+
+
+def test_help_is_grouped_and_says_the_defaults() -> None:
+    words = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "100"}).output
+    panels = [line for line in words.splitlines() if line.startswith("╭")]
+    named = ("Experiments", "Results", "Between machines", "Look up and check", "Studies")
+    assert all(any(name in line for line in panels) for name in named)
+    assert not any("Commands" in line for line in panels), "every command is in a group"
+    run = " ".join(
+        CliRunner().invoke(app, ["run", "--help"], env={"COLUMNS": "200"}).output.split()
+    )
+    for shown in ("Communication rounds [T]. [default: (200)]", "[default: (planted)]"):
+        assert shown in run
+    compare = CliRunner().invoke(app, ["compare", "--help"], env={"COLUMNS": "200"}).output
+    assert "split k uses seed + k. [default: 5]" in " ".join(compare.split())

@@ -23,7 +23,7 @@ from motifair.cli.paper import paper
 from motifair.cli.predict import export, predict
 from motifair.cli.report import report
 from motifair.cli.runs import list_runs
-from motifair.cli.shared import DataDir, Device, Quiet, Summary, Threads, print_json
+from motifair.cli.shared import WHERE, DataDir, Device, Quiet, Summary, Threads, print_json
 from motifair.cli.statement import statement
 from motifair.options import parse_assignments, read_settings
 
@@ -55,24 +55,18 @@ def common(
     """Take options that precede a command."""
 
 
-app.add_typer(data.app, name="data")
-app.add_typer(federation.app, name="federation")
-ledger_app.command()(federation.audit)
-app.add_typer(ledger_app, name="ledger")
-app.command()(predict)
-app.command()(export)
-app.command()(paper)
-app.command()(statement)
-app.command()(check)
-app.command()(report)
-app.command()(doctor)
-app.command("options")(list_options)
-app.command("runs")(list_runs)
-app.command()(dashboard)
+# Panels of the help.
+EXPERIMENTS, RESULTS = "Experiments", "Results"
+BETWEEN, KNOWING = "Between machines", "Look up and check"
+STUDIES = "Studies"
 
 Memory = Annotated[
     float | None,
-    typer.Option(help="GiB of the GPU for splits trained together; default 80 % of what is free."),
+    typer.Option(
+        help="GiB of the GPU for splits trained together.",
+        show_default="80 % of what is free",
+        rich_help_panel=WHERE,
+    ),
 ]
 Assignments = Annotated[
     list[str] | None,
@@ -93,7 +87,7 @@ Log = Annotated[
 ]
 
 
-@app.command()
+@app.command(rich_help_panel=EXPERIMENTS)
 @config_options(
     "dataset", "smiles", "targets", "method", "agents", "rounds", "splits", "seed", "fixed_split",
     "partition", "scenario", "profile", "eval_every", "task", "metric", "model",
@@ -131,7 +125,7 @@ def run(
     _execute(plan, out, log, quiet, as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=EXPERIMENTS)
 @config_options(
     "dataset", "smiles", "targets", "agents", "rounds", "splits", "seed", "partition", "scenario",
     "profile", "task", "metric", "model", splits=5,
@@ -190,7 +184,7 @@ def compare(
         _print_next(folder)
 
 
-@app.command("methods")
+@app.command("methods", rich_help_panel=KNOWING)
 def list_methods(as_json: Summary = False) -> None:
     """List the methods: what each one shares and which options of the mechanism it reads."""
     import pandas as pd
@@ -210,7 +204,7 @@ def list_methods(as_json: Summary = False) -> None:
     data.print_frame(pd.DataFrame(rows).set_index("method"), "Methods", as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=EXPERIMENTS)
 def resume(
     folder: Annotated[Path, typer.Argument(help="The out folder of a run.")],
     rounds: Annotated[
@@ -229,7 +223,7 @@ def resume(
     _execute(plan, folder, log, quiet, as_json)
 
 
-@app.command()
+@app.command(rich_help_panel=RESULTS)
 def show(
     folder: Annotated[Path, typer.Argument(help="The out folder of a finished run or comparison.")],
     as_json: Summary = False,
@@ -247,7 +241,7 @@ def show(
         show_comparison(load_comparison(folder), Console())
 
 
-@app.command()
+@app.command(rich_help_panel=STUDIES)
 def bench(
     device: Device = "auto",
     dataset: Annotated[
@@ -342,3 +336,25 @@ def _print(result: Any, as_json: bool) -> None:
 def _print_next(folder: Path) -> None:
     words = f"Results in {folder}\nNext: motifair report {shlex.quote(str(folder))}"
     Console().print(words, highlight=False, markup=False, soft_wrap=True)
+
+
+# Panels of the help stand in the order of their first commands.
+app.add_typer(data.app, name="data", rich_help_panel=KNOWING)
+app.add_typer(federation.app, name="federation", rich_help_panel=BETWEEN)
+ledger_app.command()(federation.audit)
+app.add_typer(ledger_app, name="ledger", rich_help_panel=BETWEEN)
+OTHERS: Mapping[str, Mapping[str, Callable[..., None]]] = {
+    RESULTS: {
+        "runs": list_runs,
+        "report": report,
+        "statement": statement,
+        "predict": predict,
+        "export": export,
+    },
+    BETWEEN: {"check": check, "dashboard": dashboard},
+    KNOWING: {"options": list_options, "doctor": doctor},
+    STUDIES: {"paper": paper},
+}
+for panel, commands in OTHERS.items():
+    for name, function in commands.items():
+        app.command(name, rich_help_panel=panel)(function)

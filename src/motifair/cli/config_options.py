@@ -11,7 +11,16 @@ import typer
 from rich.markup import escape
 
 from motifair.cli import complete
-from motifair.config import OPTIONS
+from motifair.config import OPTIONS, PROFILES
+
+# Panels of the help.
+WHAT, WHO, JUDGED = "What is run", "Who holds what", "What is predicted, and how it is judged"
+PANELS = {
+    **dict.fromkeys(("agents", "partition", "scenario"), WHO),
+    **dict.fromkeys(("smiles", "targets", "task", "metric", "eval_every"), JUDGED),
+}
+# Defaults that follow from the data.
+OWNERS = "chunks, or domains where graphs have owners"
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -40,7 +49,7 @@ def _parameter(option: Field[Any], default: Any) -> inspect.Parameter:
         option.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=default,
-        annotation=Annotated[_kind(option), _typer_option(option)],
+        annotation=Annotated[_kind(option), _typer_option(option, default)],
     )
 
 
@@ -48,15 +57,32 @@ def _kind(option: Field[Any]) -> Any:
     return bool | None if isinstance(option.default, bool) else str | None
 
 
-def _typer_option(option: Field[Any]) -> Any:
+def _typer_option(option: Field[Any], default: Any) -> Any:
     flag = f"--{option.name.replace('_', '-')}"
     text = option.metadata["help"]
-    help_text = escape(f"{text[0].upper()}{text[1:]}.")
+    shown: dict[str, Any] = {
+        "help": escape(f"{text[0].upper()}{text[1:]}."),
+        "show_default": usual(option) if default is None else True,
+        "rich_help_panel": PANELS.get(option.name, WHAT),
+    }
     if isinstance(option.default, bool):
-        return typer.Option(flag, help=help_text)
+        return typer.Option(flag, **shown)
     return typer.Option(
-        flag, help=help_text, metavar=values_in_words(option), autocompletion=_completion(option)
+        flag, metavar=values_in_words(option), autocompletion=_completion(option), **shown
     )
+
+
+def usual(option: Field[Any]) -> str | bool:
+    """Return the value that an option has with the default profile, True where it has none.
+
+    >>> usual(OPTIONS["rounds"]), usual(OPTIONS["own_weight"]), usual(OPTIONS["fixed_split"])
+    ('200', '0.48', 'no')
+    """
+    known = {"profile": "default", "partition": OWNERS, **PROFILES["default"]}
+    value = known.get(option.name, option.default)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value) or True
 
 
 def _completion(option: Field[Any]) -> Any:

@@ -15,9 +15,24 @@ from motifair.files import finite
 if TYPE_CHECKING:
     from motifair.graphs.csv_file import Columns
 
-DataDir = Annotated[Path | None, typer.Option(help="Folder with datasets.")]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.", autocompletion=complete.device)]
-Threads = Annotated[int | None, typer.Option(min=1, help="Workers; default all usable cores.")]
+WHERE = "Where it runs"  # a panel of the help
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder with datasets.",
+        show_default="MOTIFAIR_DATA, or they are downloaded",
+        rich_help_panel=WHERE,
+    ),
+]
+Device = Annotated[
+    str,
+    typer.Option(help="auto, cpu or cuda.", autocompletion=complete.device, rich_help_panel=WHERE),
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(min=1, help="Workers.", show_default="all usable cores", rich_help_panel=WHERE),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Show no progress.")]
 Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 Summary = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
