@@ -41,7 +41,7 @@ def assert_same_files(ours: Path, theirs: Path) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"eval_every": 3, "splits": 2},
+        {"eval_every": 3, "splits": 2, "trial_rounds": 2},
         {"method": "fedavg", "eval_every": 2, "contribution": True},
         {"method": "gcfl+", "eval_every": 4, "incentives": True},
     ],
@@ -58,7 +58,7 @@ def test_an_extension_that_is_interrupted_leaves_a_run_that_can_be_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, whole = tmp_path / "run", tmp_path / "whole"
-    motifair.run(out=run, rounds=2, **QUICK)
+    motifair.run(out=run, rounds=2, trial_rounds=1, **QUICK)
     before = (run / "agents.csv").read_bytes()
 
     def killed(*_: Any) -> None:
@@ -68,23 +68,26 @@ def test_an_extension_that_is_interrupted_leaves_a_run_that_can_be_resumed(
         patched.setattr(extend_module, "write_config", killed)
         with pytest.raises(KeyboardInterrupt):
             extend(run, 3)
-    motifair.run(out=run, rounds=2, **QUICK)  # unfinished, of two rounds
+    motifair.run(out=run, rounds=2, trial_rounds=1, **QUICK)  # unfinished, of two rounds
     assert (run / "agents.csv").read_bytes() == before
     extend(run, 3)  # and no further: unfinished, of three
     with pytest.raises(MotifairError, match="is not finished"):
         motifair.load_result(run)
-    motifair.run(out=run, rounds=3, **QUICK)
-    motifair.run(out=whole, rounds=3, **QUICK)
+    motifair.run(out=run, rounds=3, trial_rounds=1, **QUICK)
+    motifair.run(out=whole, rounds=3, trial_rounds=1, **QUICK)
     assert_same_files(run, whole)
 
 
 def test_what_cannot_be_extended_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     run, copy = tmp_path / "run", tmp_path / "copy"
     motifair.run(out=run, rounds=2, **QUICK)
-    motifair.run(rounds=2, **QUICK).save(copy)  # a result in memory has its models alone
+    motifair.run(rounds=2, method="fedavg", **QUICK).save(
+        copy
+    )  # a result in memory has its models alone
     motifair.compare(out=tmp_path / "two", methods="fedavg,self-train", rounds=2, splits=1, **QUICK)
     kept = {path: path.read_bytes() for path in tmp_path.rglob("*.json")}
     for folder, rounds, reason in (
+        (run, 3, "after 2 rounds alone.*judged after 3; run again with 3 rounds"),
         (run, 1, "has 2 rounds; --rounds takes more, not 1"),
         (copy, 3, "without the optimiser's moments.*run again with 3 rounds"),
         (tmp_path / "two" / "fedavg", 3, "part of the comparison or sweep"),

@@ -10,6 +10,7 @@ from motifair.experiments.jobs import list_jobs
 from motifair.experiments.plan import Plan, read_plan, write_config
 from motifair.experiments.run import locked
 from motifair.federation.state import can_continue
+from motifair.methods import make_method
 
 RESULTS = ("summary.json", "overview.png")  # of the shorter run; tables are written over
 
@@ -25,6 +26,13 @@ def extend(out: Path, rounds: int) -> Plan:
         return plan
     _check(plan, out, rounds)
     longer = replace(plan, config=replace(plan.config, rounds=rounds))
+    judged, wanted = (make_method(p.config).trial_rounds for p in (plan, longer))
+    if judged != wanted:
+        raise MotifairError(
+            f"Peers judged the agents of {out} after {judged} rounds alone, those of a run of "
+            f"{rounds} rounds are judged after {wanted}; run again with {rounds} rounds into "
+            "another folder."
+        )
     with locked(out):
         for job in list_jobs(longer, out, out):
             if job.path is not None and job.path.exists() and not can_continue(job.path):
