@@ -91,8 +91,8 @@ def describe_inputs(
             uses.append(f"edge labels ({count}, in motifs only)")
         else:
             ignores.append(f"edge labels ({count})")
-    own = (f"the model {model}",) if model else ()
-    return Inputs((*uses, _targets(data, task), *own), (*ignores, *graphs.ignored))
+    module = (f"the model {model}",) if model else ()
+    return Inputs((*uses, _targets(data, task), *module), (*ignores, *graphs.ignored))
 
 
 def _targets(data: Dataset, task: str) -> str:
