@@ -12,13 +12,19 @@ from worlds import pack_bits, unpack_bits
 from motifair.kernels import (
     Adam,
     adam_,
+    add_bias,
     bag_sum,
+    column_sums,
     dense,
     dense_backward,
+    linear,
+    linear_backward,
     mix,
+    norms,
     random_words,
     rectify_,
     rectify_backward,
+    row_sums,
 )
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
@@ -159,6 +165,92 @@ def test_bags_add_up_what_is_in_them(
     given = weight.to(device) if weighted else None
     found = bag_sum(index.to(device), start.to(device), given, rows.to(device))
     assert torch.allclose(found.cpu(), expected)
+
+
+@EVERYWHERE
+@pytest.mark.parametrize("longest", [3, 200])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_bags_may_lie_anywhere_and_be_shifted(device: str, longest: int, weighted: bool) -> None:
+    generator = torch.Generator().manual_seed(longest)
+    index = torch.randint(0, 40, (300,), generator=generator).int()
+    start = torch.randint(0, 100, (37,), generator=generator).int()
+    stop = start + torch.randint(0, longest, (37,), generator=generator).int()
+    shift = torch.randint(0, 10, (37,), generator=generator).int()
+    rows, weight = drawn((50, 8), torch.float64), drawn((300,), torch.float64, 1)
+    factor = weight if weighted else torch.ones_like(weight)
+    expected = torch.stack(
+        [
+            (rows[index[a:b].long() + s] * factor[a:b, None]).sum(dim=0)
+            for a, b, s in zip(start, stop, shift, strict=True)
+        ]
+    )
+    given = weight.to(device) if weighted else None
+    where = (t.to(device) for t in (stop, shift))
+    found = bag_sum(index.to(device), start.to(device), given, rows.to(device), *where)
+    assert torch.allclose(found.cpu(), expected)
+
+
+@EVERYWHERE
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(2, 700, 64, 2), (3, 33, 128, 64), (1, 5, 3, 40)])
+def test_linear_layers_and_their_gradients(
+    device: str, dtype: torch.dtype, shape: tuple[int, int, int, int]
+) -> None:
+    rows, n, inputs, outputs = shape
+    sizes = ((rows, n, inputs), (rows, inputs, outputs), (rows, outputs), (rows, n, outputs))
+    x, weight, bias, gradient = (drawn(s, dtype, k) for k, s in enumerate(sizes))
+    tolerance = {"rtol": 1e-4, "atol": 5e-4} if dtype == torch.float32 else {"rtol": 1e-9}
+    given = [t.clone().requires_grad_() for t in (x, weight, bias)]
+    expected = add_bias(given[0] @ given[1], given[2])
+    gradients = torch.autograd.grad(expected, given, gradient)
+    ours = [t.to(device).requires_grad_() for t in (x, weight, bias)]
+    found = linear(*ours)
+    assert torch.allclose(found.cpu(), expected, **tolerance)
+    back = torch.autograd.grad(found, ours, gradient.to(device))
+    explicit = linear_backward(*(t.to(device) for t in (gradient, x, weight)))
+    for mine, again, theirs in zip(back, explicit, gradients, strict=True):
+        assert torch.allclose(mine.cpu(), theirs, **tolerance)
+        assert torch.allclose(again.cpu(), theirs, **tolerance)
+    without = linear(ours[0], ours[1], None)
+    assert torch.allclose(without.cpu(), x @ weight, **tolerance)
+
+
+@EVERYWHERE
+def test_sums_and_norms_of_rows(device: str) -> None:
+    x = drawn((3, 700, 5), torch.float64).to(device)
+    assert torch.allclose(row_sums(x), x.sum(dim=(1, 2)))
+    assert torch.allclose(column_sums(x), x.sum(dim=1))
+    assert torch.allclose(norms(x), x.norm(dim=-1))
+    leaf = x.clone().requires_grad_()
+    factor = torch.arange(3.0, dtype=torch.float64, device=device)
+    (gradient,) = torch.autograd.grad((row_sums(leaf) * factor).sum(), leaf)
+    assert torch.equal(gradient, factor[:, None, None].expand_as(x))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_on_a_gpu_a_sum_does_not_depend_on_what_is_beside_it_nor_on_padding() -> None:
+    rows = drawn((500, 64), torch.float32).cuda()
+    generator = torch.Generator().manual_seed(0)
+    length = torch.randint(0, 90, (40_000,), generator=generator)  # more than `FEW_BAGS`
+    start = torch.cat([torch.zeros(1), length.cumsum(0)]).int()
+    index = torch.randint(0, 500, (int(start[-1]),), generator=generator).int().cuda()
+    weight = drawn((len(index),), torch.float32, 1).cuda()
+    for factor in (None, weight):
+        many = bag_sum(index, start.cuda(), factor, rows)
+        few = bag_sum(index, start[:50].cuda(), factor, rows)
+        assert torch.equal(many[:49], few)
+    x = drawn((40, 333, 3), torch.float32).cuda()
+    padded = torch.cat([x, torch.zeros_like(x)[:, :179]], dim=1)
+    for total in (row_sums, column_sums):
+        assert torch.equal(total(padded)[:2], total(x[:2]))
+    assert torch.equal(norms(x)[:2], norms(x[:2]))
+    nodes, matrix = drawn((30, 700, 64), torch.float32).cuda(), drawn((30, 64, 2), torch.float32)
+    gradient = drawn((30, 700, 2), torch.float32, 2).cuda()
+    stacked = linear_backward(gradient, nodes, matrix.cuda())
+    for mine, theirs in zip(
+        stacked, linear_backward(gradient[:1], nodes[:1], matrix[:1].cuda()), strict=True
+    ):
+        assert torch.equal(mine[:1], theirs)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -22,12 +22,16 @@ from motifair.kernels import bag_sum
 class Bags:
     """A sparse matrix in CSR form: bag b sums the rows `index[start[b]:start[b+1]]`.
 
-    `weight` has a factor for each entry of `index`; without it all factors are 1.
+    `weight` has a factor for each entry of `index`; without it all factors are 1. With `stop
+    (bags,)` bags lie anywhere in `index`, and bag b ends at `stop[b]`; `shift (bags,)` is added to
+    the indices of each.
     """
 
     index: Tensor
     start: Tensor
     weight: Tensor | None = None
+    stop: Tensor | None = None
+    shift: Tensor | None = None
 
     @classmethod
     def of(
@@ -50,7 +54,7 @@ class Bags:
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Return the sum of every bag: `(inputs, H) -> (bags, H)`."""
-        return bag_sum(self.index, self.start, self.weight, rows)
+        return bag_sum(self.index, self.start, self.weight, rows, self.stop, self.shift)
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
-"""On a GPU: recorded rounds are the rounds, runs repeat, and a stack is its federations."""
+"""On a GPU: recorded rounds are the rounds, runs repeat, a stack is its federations to the bit."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from worlds import CPU, small_config, small_split
+from worlds import CPU, small_config, small_graphs, small_split
 
 from motifair.config import Config
 from motifair.federation.cuda_graph import Rounds
@@ -57,8 +57,33 @@ def test_recorded_rounds_are_the_rounds_and_repeat_to_the_bit(method: str) -> No
             assert all(torch.equal(ours[n].nan_to_num(), theirs[n].nan_to_num()) for n in ours)
 
 
+OPTIONS = [{}, {"batch_size": 5, "hidden": 64}]
+WHOLE_OR_BATCHES = pytest.mark.parametrize("options", OPTIONS, ids=["whole", "batches"])
+
+
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("options", [{}, {"batch_size": 5, "hidden": 64}], ids=["whole", "batches"])
+@WHOLE_OR_BATCHES
+def test_a_federation_is_the_same_alone_and_in_any_stack(method: str, options: dict) -> None:
+    config = small_config(method=method, rounds=ROUNDS, **options)
+    members = members_of(config)
+    # More graphs beside it: other shapes, tiles and padding.
+    larger = prepare(config, small_split(config, small_graphs(150), seed=3), seed=3)
+    one, agents = members[1], len(members[1].train)
+    alone, expected = run(config, one, record=True)
+    for beside in ([one], [one, members[0], members[2]], [larger, one]):
+        at = [m is one for m in beside].index(True)
+        state, records = run(config, beside, record=True)
+        rows = slice(at * agents, (at + 1) * agents)
+        assert torch.equal(state.agents.weights[rows], alone.agents.weights)
+        if alone.agents.own is not None and state.agents.own is not None:
+            assert torch.equal(state.agents.own.weights[rows], alone.agents.own.weights)
+        for ours, theirs in zip(records, expected, strict=True):
+            for name, column in theirs.items():
+                assert torch.equal(ours[name][at].nan_to_num(), column.nan_to_num()), name
+
+
+@pytest.mark.parametrize("method", METHODS)
+@WHOLE_OR_BATCHES
 def test_a_stack_on_a_gpu_is_its_federations_on_a_cpu(method: str, options: dict) -> None:
     config = small_config(method=method, rounds=ROUNDS, **options)
     members = members_of(config)

@@ -47,7 +47,7 @@ def chosen_graphs(draw: st.DrawFn) -> tuple[list[Shard], list[np.ndarray]]:
 
 def both(drawn: tuple[list[Shard], list[np.ndarray]], dtype: torch.dtype) -> tuple[Batch, Batch]:
     shards, chosen = drawn
-    stack = Stack(shards, CPU, dtype)
+    stack = Stack(shards, dtype)
     numbers = [c + first for c, first in zip(chosen, stack.first, strict=False)]
     cut = stack.cut(numbers)
     return cut, collate([s.select(c) for s, c in zip(shards, chosen, strict=True)], CPU, dtype)

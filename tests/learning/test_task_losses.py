@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from torch.nn import functional
 from worlds import CPU, to_pyg
 
 from motifair.graphs.batch import Batch, collate, make_shard
+from motifair.graphs.epochs import Epochs
 from motifair.graphs.features import fit_features
 from motifair.graphs.graph_set import GraphSet
 from motifair.graphs.minibatch import Stack
@@ -111,7 +113,7 @@ def test_a_mini_batch_has_the_targets_of_a_collated_one(kind: str) -> None:
     graphs = GRAPHS[kind]
     features = fit_features(graphs, PARTS, "label")
     shards = [make_shard(graphs.select(part), features) for part in PARTS]
-    stack = Stack(shards, CPU, torch.float64)
+    stack = Stack(shards, torch.float64)
     chosen = [np.array([3, 1, 7]), np.zeros(0, np.int64), np.arange(4)]
     drawn = [c + first for c, first in zip(chosen, stack.first[:-1], strict=True)]
     cut = stack.cut(drawn)
@@ -120,6 +122,23 @@ def test_a_mini_batch_has_the_targets_of_a_collated_one(kind: str) -> None:
     )
     for field in ("target", "label_weight", "graph_weight"):
         assert torch.equal(getattr(cut, field), getattr(expected, field)), field
+
+
+@KINDS
+def test_batches_of_an_epoch_have_the_targets_of_those_cut_one_by_one(kind: str) -> None:
+    graphs = GRAPHS[kind]
+    features = fit_features(graphs, PARTS, "label")
+    shards = [make_shard(graphs.select(part), features) for part in PARTS]
+    stack, epochs = Stack(shards, torch.float64), Epochs(shards, 6, CPU, torch.float64)
+    largest = max(map(len, shards))
+    batches = epochs.cut(torch.arange(largest).expand(len(shards), -1))
+    for start, batch in zip(range(0, largest, 6), batches, strict=True):
+        numbers = [np.arange(f, last)[start : start + 6] for f, last in pairwise(stack.first)]
+        expected = stack.cut(numbers)
+        for field in ("target", "label_weight", "graph_weight"):
+            ours, theirs = getattr(batch, field), getattr(expected, field)
+            assert torch.equal(ours[:, : theirs.shape[1]], theirs), field
+            assert (ours[:, theirs.shape[1] :] == 0).all()
 
 
 def test_discrimination_on_binary_tasks_is_the_mean_of_tjurs_coefficients() -> None:

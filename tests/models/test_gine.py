@@ -106,7 +106,7 @@ def test_labels_of_edges_matter() -> None:
 def test_mini_batches_have_the_tensors_of_collated_graphs() -> None:
     features, shards = agents()
     model, weights = model_of(features)
-    stack = Stack(shards, CPU, torch.float64)
+    stack = Stack(shards, torch.float64)
     chosen = [np.array([4, 1, 0]), np.array([0]), np.array([3, 2])]
     cut = stack.cut([c + f for c, f in zip(chosen, stack.first[:-1], strict=True)])
     whole = collate([s.select(c) for s, c in zip(shards, chosen, strict=True)], CPU, torch.float64)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import TypeVar
 
+import numpy as np
+
 from motifair.config import Config
 from motifair.federation.members import Members
 from motifair.methods import make_method
@@ -47,16 +49,18 @@ def pack(
 def memory_needed(config: Config, members: Members) -> int:
     """Estimate the bytes that a federation needs on a device, as an upper bound.
 
-    Activations of the nodes in a batch: three tensors per layer are stored for the backward pass,
-    and about as many are temporary; for prototypes, some of all nodes. Weights, moments, gradients
-    and the tensors of the server.
+    Activations of the nodes in the largest possible batch: three tensors per layer are stored for
+    the backward pass, and about as many are temporary; for prototypes, some of all nodes. Weights,
+    moments, gradients and the tensors of the server. The maps of all batches of an epoch.
     """
     given = () if members.given is None else (members.given.shard,)
     shards = (*members.train, *given)
-    batch = sum(int(s.graphs.nodes[: config.batch_size].sum()) for s in shards)
+    batches = [int(np.sort(s.graphs.nodes)[-config.batch_size :].sum()) for s in shards]
+    batch, steps = sum(batches), max(-(-len(s) // config.batch_size) for s in shards)
     rows_of_nodes = batch * (4 * config.layers + 8) + 6 * members.nodes
     activations = 4 * config.hidden * rows_of_nodes
     models = 2 if make_method(config).own_weight else 1
     rows = 200 * len(shards) * members.model.layout.size * models
     graphs = 100 * sum(len(s.kind) + len(s.graphs.neighbour) for s in shards)
-    return activations + rows + graphs
+    maps = 200 * steps * batch if steps > 1 else 0
+    return activations + rows + graphs + maps

@@ -17,6 +17,7 @@ from motifair.federation.protocol import Downloads, Uploads
 from motifair.graphs.batch import Shard, collate
 from motifair.graphs.graph_set import ranges
 from motifair.graphs.task import Task
+from motifair.kernels import norms
 from motifair.learning.adam import Adam, Moments
 from motifair.learning.loader import Loader
 from motifair.learning.objective import discrimination, mean_loss
@@ -133,11 +134,6 @@ class Agents:
             self._train, self.stacks, self.entries, sizes, width, threads=self.threads
         )
 
-    @property
-    def same_batches(self) -> bool:
-        """Whether every agent trains on all its graphs at once, in every round."""
-        return all(loader.stack is None for loader in self.loaders)
-
     def start(self, rows: Tensor, own_rows: Tensor) -> AgentsState:
         """Return the first state, from initial weights `(A, D)` of federated and own models."""
         weights = rows.clone()
@@ -210,7 +206,7 @@ class Agents:
             done.moments.second,
             done.moments.steps,
             done.loss,
-            done.last_gradient[:, self.shared].norm(dim=1),
+            norms(done.last_gradient[:, self.shared]),
             gradient if self.method.uses_gradients else gradient[:, :0],
             self._local(k, done.weights) if with_prototypes else done.weights[:0],
         )

@@ -21,7 +21,9 @@ from motifair.federation.contract import shaped, two_shaped
 from motifair.federation.decision import Decision, decide_among, stack_decisions
 from motifair.federation.protocol import Downloads, Uploads
 from motifair.federation.server import Record, Server, ServerState
+from motifair.federation.side_by_side import side_by_side
 from motifair.federation.state import FederationState
+from motifair.kernels import norms
 from motifair.mechanism.allocation import sparsify
 from motifair.mechanism.value import quantised
 from motifair.methods import Method, Seen
@@ -96,7 +98,7 @@ def serve_round(
         "kept": d.kept,
         "payoff": d.payoff,
         "compensation": d.compensation,
-        "update_norm": seen.sent.norm(dim=-1),
+        "update_norm": norms(seen.sent),
         "loss": uploads.loss.view_as(server.graphs),
         **server.traffic(uploads, d.kept),
     }
@@ -181,5 +183,5 @@ def _decide(server: Server, seen: Seen, present: Tensor | None, dtype: torch.dty
     if present is not None:
         return decide_among(ask, seen, present)
     if server.one_by_one:
-        return stack_decisions([ask(part) for part in seen.each()])
+        return stack_decisions(side_by_side(ask, seen.each()))
     return ask(seen)

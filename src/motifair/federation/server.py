@@ -20,7 +20,7 @@ from motifair.mechanism.allocation import sparsify
 from motifair.mechanism.bounds import shorten
 from motifair.mechanism.diversity import diversity
 from motifair.mechanism.judgement import quality
-from motifair.methods import Memory, Method, Seen
+from motifair.methods import Judge, Memory, Method, Seen
 from motifair.models import Model
 from motifair.motifs.prototypes import global_prototypes
 from motifair.motifs.vocabulary import MotifIndex
@@ -60,7 +60,7 @@ class Server:
         indices: Sequence[MotifIndex],
         hidden: int,
         seeds: Tensor,
-        accuracy: Callable[[Tensor], Tensor] | None = None,
+        accuracy: Callable[[int, Tensor], Tensor] | None = None,
         believed: Tensor | None = None,
         graph_weight: Tensor | None = None,
         *,
@@ -79,7 +79,9 @@ class Server:
         self.seeds = seeds
         self.accuracy = accuracy
         self.method, self.graphs, self.blocks, self.hidden = method, graphs, blocks, hidden
-        self.one_by_one = graphs.dim() > 1 and not method.takes_stacks()
+        # On a GPU the order of a sum, and so its last digit, depends on the shape of a tensor.
+        by_shape = graphs.device.type != "cpu"
+        self.one_by_one = graphs.dim() > 1 and (by_shape or not method.takes_stacks())
         device, agents = graphs.device, graphs.shape[-1]
         self.motifs = [len(i.keys) for i in indices]
         self.diversity = torch.full_like(graphs, torch.nan, dtype=torch.float64)
@@ -170,13 +172,9 @@ class Server:
             gradients = shorten(gradients, torch.ones_like(seen.graphs))
         return replace(seen, sent=sent, updates=sent, gradients=gradients)
 
-    def judge(self, state: ServerState) -> Callable[[Tensor], Tensor] | None:
-        """Return the function that gives the server's accuracy with each of some updates added."""
-        measure = self.accuracy
-        if measure is None:
-            return None
-        here = state.weights.unsqueeze(-2)
-        return lambda updates: measure(here + updates)
+    def judge(self, state: ServerState) -> Judge | None:
+        """Return what gives the server's accuracy with each of some updates added."""
+        return None if self.accuracy is None else Judge(self.accuracy, state.weights)
 
     def models(self, state: ServerState, initial: Tensor) -> Tensor:
         """Return the shared weights that each agent would begin anew from, `(A, D)`.

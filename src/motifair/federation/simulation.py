@@ -67,7 +67,9 @@ class Simulation:
         unseen = [m.global_test for m in self.members]
         self.global_test = collate(unseen, device, dtype, layers=still)
         lent = [m.lent for m in self.members]
-        self.validation = collate(lent, device, dtype, layers=still) if len(lent[0]) else None
+        self.validation = [
+            collate([shard], device, dtype, layers=still) for shard in lent if len(lent[0])
+        ]
         self.server = self._server()
 
     def start(self) -> FederationState:
@@ -117,9 +119,8 @@ class Simulation:
     def recordable(self) -> bool:
         """Whether a round is the same program every time: nothing is decided on the host."""
         # Only the accuracy of classes is computed on the device.
-        judged = self.validation is None or self.model.task.kind == CLASSES
-        same = self.model.recordable and self.agents.same_batches
-        return self.method.takes_stacks() and same and judged
+        judged = not self.validation or self.model.task.kind == CLASSES
+        return self.method.takes_stacks() and self.model.recordable and judged
 
     def histories(self) -> list[History]:
         """Return an empty history for each federation."""
@@ -268,7 +269,7 @@ class Simulation:
             [m.index for m in self.members if m.index is not None],
             self.model.hidden,
             seeds[0] if self.single else seeds,
-            self._validate if self.validation is not None else None,
+            self._validate if self.validation else None,
             self._by_member(Members.believed),
             self._by_member(Members.graph_weights),
             bounded=self.method.bounded,
@@ -281,16 +282,11 @@ class Simulation:
         made = torch.from_numpy(np.stack([of(m) for m in self.members])).to(self.device)
         return made[0] if self.single else made
 
-    def _validate(self, weights: Tensor) -> Tensor:
-        """Return how accurate server models `(..., n, D)` are on lent graphs, `(..., n)`.
+    def _validate(self, f: int, weights: Tensor) -> Tensor:
+        """Return how accurate models `(n, D)` are on the graphs lent in federation f, `(n,)`.
 
         That is the accuracy also where agents are judged by another metric.
         """
-        assert self.validation is not None
-        task = replace(self.model.task, metric="accuracy")
-        rows = weights.to(self.initial.dtype).view(len(self.members), -1, weights.shape[-1])
-        reached = [
-            scores(task, outputs(self.model, r, self.validation), self.validation)
-            for r in rows.unbind(dim=1)
-        ]
-        return torch.stack(reached, dim=1).view(weights.shape[:-1])
+        task, lent = replace(self.model.task, metric="accuracy"), self.validation[f]
+        rows = weights.to(self.initial.dtype).unsqueeze(1)
+        return torch.cat([scores(task, outputs(self.model, row, lent), lent) for row in rows])

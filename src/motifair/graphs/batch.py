@@ -410,7 +410,8 @@ def _distinct_nodes(
         distinct = [_distinct_rows(count) for count in counts]
         rows, kind = [r for r, _ in distinct], [k for _, k in distinct]
         new = [r.shape[0] for r in rows]
-        if sum(new) > MOST_DISTINCT * sum(len(k) for k in kind):
+        # On a GPU always, so that an agent's rounding does not depend on whom it is stacked with.
+        if device.type == "cpu" and sum(new) > MOST_DISTINCT * sum(len(k) for k in kind):
             break
         levels.append(Bags.of(_stacked(rows, max(new), max(size)), device, dtype))
         size = new

@@ -1,9 +1,9 @@
-"""Mini-batches of a stack of agents, drawn at every training step.
+"""Mini-batches of a stack of agents on a CPU, drawn at every training step.
 
 `collate` of the selected graphs gives bit-identical tensors (and also the motifs that do not
 occur), but takes as long as the training step itself. Here the agents' graphs are in flat arrays,
-compiled kernels extract a batch, and its tensors are views of two arrays, so that a device receives
-it in two transfers.
+compiled kernels extract a batch, and its tensors are views of two arrays. On a GPU `epochs` cuts
+the same batches.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Stack:
     `(R + 1,)`; `first_kind` and `first_motif` have the same for kinds of nodes and for motifs.
     """
 
-    def __init__(self, shards: Sequence[Shard], device: torch.device, dtype: torch.dtype) -> None:
-        self.device, self.dtype = device, dtype
+    def __init__(self, shards: Sequence[Shard], dtype: torch.dtype) -> None:
+        self.dtype = dtype
         self.first = _sums([len(s) for s in shards])
         self.first_kind = _sums([s.kinds.shape[0] for s in shards])
         self.first_motif = _sums([s.motifs.shape[1] for s in shards])
@@ -86,8 +86,7 @@ class Stack:
             floats["label_weight"] = graphs.padded(labels / known.clip(min=1)[graphs.agent, None])
         floats["degree"] = nodes.padded(self.graphs.degree[node])
         floats["structure"] = nodes.padded(self.structure[node])
-        sent = _transfer(ints, torch.int32, self.device)
-        sent |= _transfer(floats, self.dtype, self.device)
+        sent = _tensors(ints, torch.int32) | _tensors(floats, self.dtype)
         R, N, G = len(chosen), nodes.largest, graphs.largest
         return Batch(
             rows=R,
@@ -226,17 +225,13 @@ def _with_transpose(
     return parts | {f"{back}.index": back_index, f"{back}.start": back_start}, entry
 
 
-def _transfer(
-    parts: Mapping[str, np.ndarray], dtype: torch.dtype, device: torch.device
-) -> dict[str, Tensor]:
-    """Copy arrays to the device in one transfer; return flat views by name."""
+def _tensors(parts: Mapping[str, np.ndarray], dtype: torch.dtype) -> dict[str, Tensor]:
+    """Convert arrays to one tensor; return flat views of it by name."""
     flat = [p.ravel() for p in parts.values()]
     size = [len(p) for p in flat]
-    # From pinned memory the transfer is asynchronous, and the host can cut the next batch.
-    packed = torch.empty(sum(size), dtype=dtype, pin_memory=device.type == "cuda")
+    packed = torch.empty(sum(size), dtype=dtype)
     np.concatenate(flat, out=packed.numpy(), casting="same_kind")
-    views = torch.split(packed.to(device, non_blocking=True), size)
-    return dict(zip(parts, views, strict=True))
+    return dict(zip(parts, torch.split(packed, size), strict=True))
 
 
 def _bag_sum(sent: Mapping[str, Tensor], name: str, back: str | None = None) -> BagSum:

@@ -8,7 +8,7 @@ and by Triton on a CUDA device, where it is also fused with the matrix product.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -86,14 +86,122 @@ def dense_backward(
     return torch.bmm(g, weight.mT), torch.bmm(x.mT, g), of_bias
 
 
-def bag_sum(index: Tensor, start: Tensor, weight: Tensor | None, rows: Tensor) -> Tensor:
-    """Return Σ weight·rows[index[start[b]:start[b+1]]] for each b, `(inputs, H) -> (bags, H)`."""
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return each agent's x·weight + bias, `(R, n, inputs) -> (R, n, outputs)`."""
+    if x.device.type != "cpu" and cuda.fits(x, weight):
+        result: Tensor = _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
+        return result
+    if bias is None:
+        return torch.bmm(x, weight)
+    return torch.baddbmm(bias[:, None], x, weight)
+
+
+def linear_backward(gradient: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of x, weight and bias, for `linear`."""
+    if x.device.type != "cpu" and cuda.fits(x, weight):
+        return cuda.dense_backward(gradient, None, x, weight, 1.0)
+    return torch.bmm(gradient, weight.mT), torch.bmm(x.mT, gradient), gradient.sum(dim=1)
+
+
+class _Linear(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.biased = bias is not None
+        return cuda.dense(x, weight, bias, None, 1.0, rectified=False)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        x, weight, of_bias = linear_backward(gradient, *ctx.saved_tensors)
+        return x, weight, of_bias if ctx.biased else None
+
+
+def add_bias(x: Tensor, bias: Tensor) -> Tensor:
+    """Add each agent's bias, `(R, n, H), (R, H) -> (R, n, H)`."""
+    if x.device.type == "cpu":
+        return x + bias[:, None]
+    result: Tensor = _AddBias.apply(x, bias)  # type: ignore[no-untyped-call]
+    return result
+
+
+class _AddBias(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, bias: Tensor) -> Tensor:
+        return x + bias[:, None]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        return gradient, column_sums(gradient)
+
+
+def row_sums(x: Tensor) -> Tensor:
+    """Sum each row over all its other axes, `(R, ...) -> (R,)`.
+
+    On a GPU too a row's sum does not depend on other rows, nor on zeros that pad it.
+    """
+    if x.device.type == "cpu":
+        return x.sum(dim=tuple(range(1, x.dim())))
+    result: Tensor = _RowSums.apply(x)  # type: ignore[no-untyped-call]
+    return result
+
+
+def column_sums(x: Tensor) -> Tensor:
+    """Sum over the second axis, `(R, n, H) -> (R, H)`; without gradients, else as `row_sums`."""
+    return x.sum(dim=1) if x.device.type == "cpu" else cuda.tile_sums(x)
+
+
+def norms(x: Tensor) -> Tensor:
+    """Return the Euclidean norm over the last axis; without gradients, else as `row_sums`."""
+    if x.device.type == "cpu":
+        result: Tensor = torch.linalg.vector_norm(x, dim=-1)
+        return result
+    return cuda.row_sums((x * x).flatten(0, -2)).sqrt().view(x.shape[:-1])
+
+
+class _RowSums(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.shape = x.shape
+        return cuda.row_sums(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return gradient.view(-1, *[1] * (len(ctx.shape) - 1)).expand(ctx.shape)
+
+
+def bag_sum(
+    index: Tensor,
+    start: Tensor,
+    weight: Tensor | None,
+    rows: Tensor,
+    stop: Tensor | None = None,
+    shift: Tensor | None = None,
+) -> Tensor:
+    """Return Σ weight·rows[index[start[b]:start[b+1]]] for each b, `(inputs, H) -> (bags, H)`.
+
+    With `stop (bags,)` bag b ends there instead; `shift (bags,)` is added to its indices.
+    """
     if rows.device.type != "cpu":
-        return cuda.bag_sum(index, start, weight, rows.contiguous())
+        return cuda.bag_sum(index, start, weight, rows.contiguous(), stop, shift)
+    if stop is not None:
+        index, start, weight = _lined_up(index, start, weight, stop, shift)
     # The function behind `torch.nn.functional.embedding_bag`, without its checks: this runs
     # hundreds of times a round. Positional arguments: scale_grad_by_freq, mode (sum), sparse,
     # per_sample_weights, include_last_offset. Detached: it saves nothing for a backward pass.
     return torch.embedding_bag(rows.detach(), index, start, False, 0, False, weight, True)[0]
+
+
+def _lined_up(
+    index: Tensor, start: Tensor, weight: Tensor | None, stop: Tensor, shift: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Copy bags that lie anywhere into bags that follow one another."""
+    length = stop - start
+    ends = length.cumsum(0)
+    bag = torch.repeat_interleave(length)
+    entry = start[bag] + torch.arange(len(bag)) - (ends - length)[bag]
+    moved = index[entry] if shift is None else index[entry] + shift[bag]
+    begins = torch.cat([ends.new_zeros(1), ends])
+    return moved.long(), begins, None if weight is None else weight[entry]
 
 
 def adam_(

@@ -1,6 +1,9 @@
 """The kernels for CUDA devices, in Triton, which PyTorch's CUDA builds include.
 
-All sums are computed in a fixed order: results are bit-identical between runs.
+All sums are computed in an order that follows from the summed numbers alone: results are
+bit-identical between runs, and a row's do not depend on what is stacked beside it. So blocks have
+one size for all shapes, and padding adds zeros at the end. Sizes that depend on the stack are
+not specialised: a kernel compiled for multiples of 16 may add in another order.
 """
 
 from __future__ import annotations
@@ -13,64 +16,99 @@ from torch import Tensor
 UNITS = 1024  # elements per program
 NODES = 64  # nodes per program
 PRODUCT_NODES, BACKWARD_NODES, BLOCKS = 128, 32, 8  # the fastest of those tried on an H200
-BAGS, MEMBERS = 16, 32  # short bags per program; members of a long bag per iteration
+BAGS, MEMBERS = 16, 32  # bags per program where there are many; members of a long bag at a time
+SHORT = 16  # most members of a bag that are added one after another
+FEW_BAGS = 2**15
+LANES, TILES = 512, 16  # partial sums of a row; of tiles
 WIDEST = 128  # most inputs and outputs of the matrix products, which are held in registers
 
 
-def bag_sum(index: Tensor, start: Tensor, weight: Tensor | None, rows: Tensor) -> Tensor:
+def bag_sum(
+    index: Tensor,
+    start: Tensor,
+    weight: Tensor | None,
+    rows: Tensor,
+    stop: Tensor | None,
+    shift: Tensor | None,
+) -> Tensor:
     """See `kernels.bag_sum`."""
-    bags, hidden = len(start) - 1, rows.shape[1]
+    hidden = rows.shape[1]
+    bags = len(start) - 1 if stop is None else len(start)
     out = rows.new_empty(bags, hidden)
     if bags == 0:
         return out
     width = min(triton.next_power_of_2(hidden), 64)
-    parts = triton.cdiv(hidden, width)
-    given = {"HAS_WEIGHT": weight is not None, "WIDTH": width}
-    if len(index) > BAGS * bags:
-        _long_bags[(bags, parts)](index, start, weight, rows, out, hidden, BLOCK=MEMBERS, **given)
-    else:
-        _short_bags[(triton.cdiv(bags, BAGS), parts)](
-            index, start, weight, rows, out, bags, hidden, BLOCK=BAGS, **given
-        )
+    long = stop is None and len(index) > BAGS * bags
+    block = 1 if long or bags <= FEW_BAGS else BAGS
+    _bags[(triton.cdiv(bags, block), triton.cdiv(hidden, width))](
+        index, start, start[1:] if stop is None else stop, weight, shift, rows, out, bags, hidden,
+        HAS_WEIGHT=weight is not None, HAS_SHIFT=shift is not None,
+        BLOCK=block, MEMBERS=MEMBERS, SHORT=SHORT, WIDTH=width,
+    )  # fmt: skip
+    return out
+
+
+def row_sums(x: Tensor) -> Tensor:
+    """See `kernels.row_sums`."""
+    x = x.contiguous()
+    out = x.new_empty(len(x))
+    if len(x):
+        _row_sums[(len(x),)](x, out, x[0].numel(), BLOCK=LANES)
+    return out
+
+
+def tile_sums(parts: Tensor) -> Tensor:
+    """Sum `parts (R, tiles, ...)` over tiles."""
+    parts = parts.contiguous()
+    rows, tiles = parts.shape[:2]
+    out = parts.new_empty(rows, *parts.shape[2:])
+    size = out[0].numel()
+    _tile_sums[(triton.cdiv(size, NODES), rows)](parts, out, tiles, size, BLOCK=TILES, WIDTH=NODES)
     return out
 
 
 def fits(x: Tensor, weight: Tensor) -> bool:
     """Whether `dense` supports this type and these sizes."""
-    inputs, outputs = weight.shape[1:]
-    return (
-        x.dtype == torch.float32 and min(inputs, outputs) >= 16 and max(inputs, outputs) <= WIDEST
-    )
+    return x.dtype == torch.float32 and max(weight.shape[1:]) <= WIDEST
 
 
-def dense(x: Tensor, weight: Tensor, bias: Tensor, keep: Tensor | None, scale: float) -> Tensor:
-    """See `kernels.dense`."""
+def dense(
+    x: Tensor, weight: Tensor, bias: Tensor | None, keep: Tensor | None, scale: float,
+    *, rectified: bool = True,
+) -> Tensor:  # fmt: skip
+    """See `kernels.dense`; not `rectified` it is the product and the bias alone."""
     x = x.contiguous()
     (rows, n, inputs), hidden = x.shape, weight.shape[2]
     y = x.new_empty(rows, n, hidden)
     _dense[(triton.cdiv(n, PRODUCT_NODES), rows)](
-        x, weight, bias, keep, y, scale, n, weight.stride(0), bias.stride(0),
-        0 if keep is None else keep.stride(0),
-        INPUTS=inputs, HIDDEN=hidden, HAS_KEEP=keep is not None, BLOCK=PRODUCT_NODES,
-        DEEP=triton.next_power_of_2(inputs), WIDE=triton.next_power_of_2(hidden),
+        x, weight, bias, keep, y, scale, n, weight.stride(0),
+        0 if bias is None else bias.stride(0), 0 if keep is None else keep.stride(0),
+        INPUTS=inputs, HIDDEN=hidden, HAS_BIAS=bias is not None, HAS_KEEP=keep is not None,
+        RECTIFIED=rectified, BLOCK=PRODUCT_NODES, DEEP=_padded(inputs), WIDE=_padded(hidden),
     )  # fmt: skip
     return y
 
 
 def dense_backward(
-    gradient: Tensor, y: Tensor, x: Tensor, weight: Tensor, scale: float
+    gradient: Tensor, y: Tensor | None, x: Tensor, weight: Tensor, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """See `kernels.dense_backward`."""
-    x, (rows, n, hidden), inputs = x.contiguous(), y.shape, x.shape[2]
+    """See `kernels.dense_backward`; without y that of the product and the bias alone."""
+    x, gradient = x.contiguous(), gradient.contiguous()
+    (rows, n, hidden), inputs = gradient.shape, x.shape[2]
     tiles = triton.cdiv(n, BACKWARD_NODES * BLOCKS)
     gx = torch.empty_like(x)
-    weights, biases = y.new_empty(rows, tiles, inputs, hidden), y.new_empty(rows, tiles, hidden)
+    weights, biases = x.new_empty(rows, tiles, inputs, hidden), x.new_empty(rows, tiles, hidden)
     _dense_backward[(tiles, rows)](
-        gradient.contiguous(), y, x, weight, gx, weights, biases, scale, n, weight.stride(0),
-        INPUTS=inputs, HIDDEN=hidden, BLOCK=BACKWARD_NODES, BLOCKS=BLOCKS,
-        DEEP=triton.next_power_of_2(inputs), WIDE=triton.next_power_of_2(hidden), num_stages=1,
+        gradient, y, x, weight, gx, weights, biases, scale, n, weight.stride(0),
+        INPUTS=inputs, HIDDEN=hidden, RECTIFIED=y is not None, BLOCK=BACKWARD_NODES, BLOCKS=BLOCKS,
+        DEEP=_padded(inputs), WIDE=_padded(hidden), num_stages=1,
     )  # fmt: skip
-    return gx, weights.sum(dim=1), biases.sum(dim=1)
+    return gx, tile_sums(weights), tile_sums(biases)
+
+
+def _padded(size: int) -> int:
+    """Return the size of a block that tensor cores can multiply."""
+    return max(16, int(triton.next_power_of_2(size)))
 
 
 def rectify_(x: Tensor, bias: Tensor | None, keep: Tensor | None, scale: float) -> Tensor:
@@ -94,7 +132,7 @@ def rectify_backward(gradient: Tensor, y: Tensor, scale: float) -> tuple[Tensor,
         gradient, y, out, part, scale, n, hidden,
         BLOCK=NODES, WIDTH=triton.next_power_of_2(hidden),
     )  # fmt: skip
-    return out, part.sum(dim=1)
+    return out, tile_sums(part)
 
 
 def adam_(
@@ -156,7 +194,7 @@ def _rectify(
     tl.store(x + row * units + u, v, mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n"])
 def _rectify_backward(
     gradient, y, out, part, scale, n, hidden,
     BLOCK: tl.constexpr, WIDTH: tl.constexpr,
@@ -217,20 +255,26 @@ def _random_words(keys, out, count, BLOCK: tl.constexpr):
     tl.store(out + row * count + i, _scramble(x), mask=i < count)
 
 
-@triton.jit
-def _short_bags(
-    index, start, weight, rows, out, bags, hidden,
-    HAS_WEIGHT: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr,
+@triton.jit(do_not_specialize=["bags"])
+def _bags(
+    index, start, stop, weight, shift, rows, out, bags, hidden,
+    HAS_WEIGHT: tl.constexpr, HAS_SHIFT: tl.constexpr, BLOCK: tl.constexpr, MEMBERS: tl.constexpr,
+    SHORT: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
+    # A bag's length alone decides how it is summed: in order, or by MEMBERS partial sums.
     b = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     h = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     real, inside = b < bags, (h < hidden)[None, :]
     first = tl.load(start + b, mask=real, other=0)
-    length = tl.load(start + b + 1, mask=real, other=0) - first
+    length = tl.load(stop + b, mask=real, other=0) - first
+    short = length <= SHORT
+    by = tl.zeros((BLOCK,), dtype=tl.int64)
+    if HAS_SHIFT:
+        by += tl.load(shift + b, mask=real, other=0)
     total = tl.zeros((BLOCK, WIDTH), dtype=out.dtype.element_ty)
-    for k in range(tl.max(length)):
-        here = k < length
-        member = tl.load(index + first + k, mask=here, other=0).to(tl.int64)
+    for k in range(tl.max(tl.where(short, length, 0))):
+        here = (k < length) & short
+        member = tl.load(index + first + k, mask=here, other=0).to(tl.int64) + by
         v = tl.load(
             rows + member[:, None] * hidden + h[None, :], mask=here[:, None] & inside, other=0.0
         )
@@ -238,37 +282,73 @@ def _short_bags(
             v = v * tl.load(weight + first + k, mask=here, other=0.0)[:, None]
         total += v
     at = b.to(tl.int64)[:, None] * hidden + h[None, :]
-    tl.store(out + at, total, mask=real[:, None] & inside)
+    tl.store(out + at, total, mask=(real & short)[:, None] & inside)
+    if tl.max(length) > SHORT:
+        for j in range(BLOCK):
+            bag = tl.program_id(0).to(tl.int64) * BLOCK + j
+            if bag < bags:
+                begin, end = tl.load(start + bag), tl.load(stop + bag)
+                if end - begin > SHORT:
+                    sums = _long_bag(
+                        index, weight, shift, rows, bag, begin, end, h, hidden,
+                        out.dtype.element_ty, HAS_WEIGHT, HAS_SHIFT, MEMBERS, WIDTH,
+                    )  # fmt: skip
+                    tl.store(out + bag * hidden + h, sums, mask=h < hidden)
 
 
 @triton.jit
-def _long_bags(
-    index, start, weight, rows, out, hidden,
-    HAS_WEIGHT: tl.constexpr, BLOCK: tl.constexpr, WIDTH: tl.constexpr,
+def _long_bag(
+    index, weight, shift, rows, bag, begin, end, h, hidden, number: tl.constexpr,
+    HAS_WEIGHT: tl.constexpr, HAS_SHIFT: tl.constexpr, MEMBERS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    b = tl.program_id(0).to(tl.int64)
-    h = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
-    inside = (h < hidden)[None, :]
-    first, end = tl.load(start + b), tl.load(start + b + 1)
-    total = tl.zeros((BLOCK, WIDTH), dtype=out.dtype.element_ty)
-    for at in range(first, end, BLOCK):
-        k = at + tl.arange(0, BLOCK)
+    sums = tl.zeros((MEMBERS, WIDTH), dtype=number)
+    for block in range(begin, end, MEMBERS):
+        k = block + tl.arange(0, MEMBERS)
         here = k < end
         member = tl.load(index + k, mask=here, other=0).to(tl.int64)
+        if HAS_SHIFT:
+            member += tl.load(shift + bag)
         v = tl.load(
-            rows + member[:, None] * hidden + h[None, :], mask=here[:, None] & inside, other=0.0
+            rows + member[:, None] * hidden + h[None, :],
+            mask=here[:, None] & (h < hidden)[None, :],
+            other=0.0,
         )
         if HAS_WEIGHT:
             v = v * tl.load(weight + k, mask=here, other=0.0)[:, None]
-        total += v
-    tl.store(out + b * hidden + h, tl.sum(total, axis=0), mask=h < hidden)
+        sums += v
+    return tl.sum(sums, axis=0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["size"])
+def _row_sums(x, out, size, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    total = tl.zeros((BLOCK,), dtype=out.dtype.element_ty)
+    for at in range(0, size, BLOCK):
+        k = at + tl.arange(0, BLOCK)
+        total += tl.load(x + row * size + k, mask=k < size, other=0.0)
+    tl.store(out + row, tl.sum(total, axis=0))
+
+
+@triton.jit(do_not_specialize=["tiles"])
+def _tile_sums(parts, out, tiles, size, BLOCK: tl.constexpr, WIDTH: tl.constexpr):
+    row = tl.program_id(1).to(tl.int64)
+    h = tl.program_id(0) * WIDTH + tl.arange(0, WIDTH)
+    total = tl.zeros((BLOCK, WIDTH), dtype=out.dtype.element_ty)
+    for at in range(0, tiles, BLOCK):
+        t = at + tl.arange(0, BLOCK)
+        total += tl.load(
+            parts + (row * tiles + t)[:, None] * size + h[None, :],
+            mask=(t < tiles)[:, None] & (h < size)[None, :],
+            other=0.0,
+        )
+    tl.store(out + row * size + h, tl.sum(total, axis=0), mask=h < size)
+
+
+@triton.jit(do_not_specialize=["n"])
 def _dense(
     x, weight, bias, keep, y, scale, n, weight_row, bias_row, keep_row,
-    INPUTS: tl.constexpr, HIDDEN: tl.constexpr, HAS_KEEP: tl.constexpr, BLOCK: tl.constexpr,
-    DEEP: tl.constexpr, WIDE: tl.constexpr,
+    INPUTS: tl.constexpr, HIDDEN: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_KEEP: tl.constexpr,
+    RECTIFIED: tl.constexpr, BLOCK: tl.constexpr, DEEP: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(1).to(tl.int64)
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -283,10 +363,12 @@ def _dense(
         mask=(k < INPUTS)[:, None] & (h < HIDDEN)[None, :],
         other=0.0,
     )
-    b = tl.load(bias + row * bias_row + h, mask=h < HIDDEN, other=0.0)
     # Three TF32 products: about as exact as single precision, on tensor cores.
-    v = tl.dot(inputs, w, input_precision="tf32x3") + b[None, :]
-    v = tl.maximum(v, 0.0) * scale
+    v = tl.dot(inputs, w, input_precision="tf32x3")
+    if HAS_BIAS:
+        v += tl.load(bias + row * bias_row + h, mask=h < HIDDEN, other=0.0)[None, :]
+    if RECTIFIED:
+        v = tl.maximum(v, 0.0) * scale
     if HAS_KEEP:
         unit = i[:, None] * HIDDEN + h[None, :]
         bits = tl.load(keep + row * keep_row + unit // 64, mask=real & (h < HIDDEN)[None, :])
@@ -294,11 +376,11 @@ def _dense(
     tl.store(y + node[:, None] * HIDDEN + h[None, :], v, mask=real & (h < HIDDEN)[None, :])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n"])
 def _dense_backward(
     gradient, y, x, weight, gx, weights, biases, scale, n, weight_row,
-    INPUTS: tl.constexpr, HIDDEN: tl.constexpr, BLOCK: tl.constexpr, BLOCKS: tl.constexpr,
-    DEEP: tl.constexpr, WIDE: tl.constexpr,
+    INPUTS: tl.constexpr, HIDDEN: tl.constexpr, RECTIFIED: tl.constexpr,
+    BLOCK: tl.constexpr, BLOCKS: tl.constexpr, DEEP: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     row, tile = tl.program_id(1).to(tl.int64), tl.program_id(0)
     k, h = tl.arange(0, DEEP), tl.arange(0, WIDE)
@@ -314,9 +396,10 @@ def _dense_backward(
         i = (tile * BLOCKS + block) * BLOCK + tl.arange(0, BLOCK)
         real, node = (i < n)[:, None], row * n + i
         at = node[:, None] * HIDDEN + h[None, :]
-        positive = tl.load(y + at, mask=real & wide, other=0.0) > 0
-        g = tl.load(gradient + at, mask=real & wide, other=0.0) * scale
-        g = tl.where(positive, g, 0.0)
+        g = tl.load(gradient + at, mask=real & wide, other=0.0)
+        if RECTIFIED:
+            positive = tl.load(y + at, mask=real & wide, other=0.0) > 0
+            g = tl.where(positive, g * scale, 0.0)
         inputs = tl.load(x + node[:, None] * INPUTS + k[None, :], mask=real & deep, other=0.0)
         of_weight += tl.dot(tl.trans(inputs), g, input_precision="tf32x3")
         of_bias += tl.sum(g, axis=0)

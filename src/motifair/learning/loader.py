@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from motifair.graphs.batch import Batch, Shard, collate, repeat
-from motifair.graphs.graph_set import Ints
+from motifair.graphs.epochs import Epochs
 from motifair.graphs.minibatch import Stack
-from motifair.learning.randomness import fold, order
+from motifair.learning.randomness import fold, order, orders
 
 _SHUFFLE = 1
 
@@ -47,7 +46,13 @@ class Loader:
         if copies > 1:
             assert max(self.sizes) <= batch_size, "copies are trained in one batch"
             self.full = repeat(self.full, copies)
-        self.stack = None if max(self.sizes) <= batch_size else Stack(shards, device, dtype)
+        self.stack: Stack | Epochs | None = None
+        if max(self.sizes) > batch_size:
+            self.stack = (
+                Stack(shards, dtype)
+                if device.type == "cpu"
+                else Epochs(shards, batch_size, device, dtype)
+            )
         self._all = torch.ones(self.full.rows, dtype=torch.bool, device=device)
 
     def epoch(self, keys: Tensor, epoch: int) -> Iterator[tuple[Batch, Tensor]]:
@@ -56,26 +61,17 @@ class Loader:
             yield self.full, self._all
             return
         keys = fold(keys, _SHUFFLE, epoch)
-        orders = [
-            order(k, n) if n > self.batch_size else torch.arange(n, device=keys.device)
-            for k, n in zip(keys, self.sizes, strict=True)
-        ]
-        # One transfer for all agents: each waits for the device.
-        places = torch.split(torch.cat(orders).cpu(), self.sizes)
-        chosen = [p.numpy() + f for p, f in zip(places, self.stack.first[:-1], strict=True)]
-        starts = range(0, max(self.sizes), self.batch_size)
-        for batch in self._cut([[c[s : s + self.batch_size] for c in chosen] for s in starts]):
+        for batch in self._cut(self.stack, keys):
             yield batch, batch.graph_weight[:, 0] > 0
 
-    def _cut(self, parts: Sequence[Sequence[Ints]]) -> Iterator[Batch]:
-        assert self.stack is not None
-        if self.stack.device.type == "cpu":
-            yield from map(self.stack.cut, parts)
-            return
-        # While the host launches the kernels of one step, another thread cuts the next batch.
-        with ThreadPoolExecutor(1) as executor:
-            following = executor.submit(self.stack.cut, parts[0])
-            for part in parts[1:]:
-                batch, following = following.result(), executor.submit(self.stack.cut, part)
-                yield batch
-            yield following.result()
+    def _cut(self, stack: Stack | Epochs, keys: Tensor) -> Iterable[Batch]:
+        if isinstance(stack, Epochs):
+            sizes = stack.first[1:] - stack.first[:-1]
+            return stack.cut(orders(keys, sizes, sizes > self.batch_size, max(self.sizes)))
+        places = [
+            order(k, n) if n > self.batch_size else torch.arange(n)
+            for k, n in zip(keys, self.sizes, strict=True)
+        ]
+        chosen = [p.numpy() + f for p, f in zip(places, stack.first[:-1], strict=True)]
+        starts = range(0, max(self.sizes), self.batch_size)
+        return (stack.cut([c[s : s + self.batch_size] for c in chosen]) for s in starts)

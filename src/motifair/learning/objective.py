@@ -11,6 +11,7 @@ from torch import Tensor
 
 from motifair.graphs.batch import Batch
 from motifair.graphs.task import BINARY, CLASSES
+from motifair.kernels import column_sums, row_sums
 from motifair.motifs.prototypes import local_prototypes, prototype_distance
 
 ROUNDING = 1e-6
@@ -62,12 +63,12 @@ def mean_loss(kind: str, scores: Tensor, batch: Batch) -> Tensor:
     standardised numbers, over the labels that are known.
     """
     if kind == CLASSES:
-        return (scores * batch.label_weight).sum(dim=(1, 2))
+        return row_sums(scores * batch.label_weight)
     if kind == BINARY:
         loss = F.softplus(scores) - batch.target * scores
     else:
         loss = (scores - batch.target).square()
-    return (loss * batch.label_weight).sum(dim=(1, 2))
+    return row_sums(loss * batch.label_weight)
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ class ProximalTerm:
     def __call__(self, forward: ForwardPass) -> Tensor:
         """Return the term of every agent, `(R,)`."""
         moved = (forward.weights - forward.received)[:, self.shared]
-        return self.weight / 2 * (moved * moved).sum(dim=1)
+        return self.weight / 2 * row_sums(moved * moved)
 
 
 def _row_sums(values: Tensor, batch: Batch) -> Tensor:
@@ -130,10 +131,11 @@ def discrimination(kind: str, scores: Tensor, batch: Batch) -> Tensor:
     inside = -batch.label_weight
     outside = batch.graph_weight.unsqueeze(-1) - inside
     p, rounding = scores.exp(), ROUNDING
-    means = [(w * p).sum(dim=1) / w.sum(dim=1) for w in (inside, outside)]
-    both = (inside.sum(dim=1) > rounding) & (outside.sum(dim=1) > rounding)
+    total = [column_sums(w) for w in (inside, outside)]
+    means = [column_sums(w * p) / t for w, t in zip((inside, outside), total, strict=True)]
+    both = (total[0] > rounding) & (total[1] > rounding)
     told = torch.where(both, means[0] - means[1], 0.0)
-    return told.sum(dim=-1) / both.sum(dim=-1)
+    return row_sums(told) / both.sum(dim=-1)
 
 
 def _slopes(kind: str, scores: Tensor, batch: Batch) -> Tensor:
@@ -144,10 +146,10 @@ def _slopes(kind: str, scores: Tensor, batch: Batch) -> Tensor:
     """
     y, weight = batch.target, batch.label_weight
     p = scores.sigmoid() if kind == BINARY else scores
-    share = weight / weight.sum(dim=1, keepdim=True).clamp(min=ROUNDING**2)
-    difference = y - (share * y).sum(dim=1, keepdim=True)
-    variance = (share * difference.square()).sum(dim=1)
+    share = weight / column_sums(weight).unsqueeze(1).clamp(min=ROUNDING**2)
+    difference = y - column_sums(share * y).unsqueeze(1)
+    variance = column_sums(share * difference.square())
     varies = variance > ROUNDING
-    slope = (share * difference * p).sum(dim=1) / variance.clamp(min=ROUNDING)
+    slope = column_sums(share * difference * p) / variance.clamp(min=ROUNDING)
     told = torch.where(varies, slope.clamp(-1, 1), 0.0)
-    return told.sum(dim=-1) / varies.sum(dim=-1)
+    return row_sums(told) / varies.sum(dim=-1)

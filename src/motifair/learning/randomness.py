@@ -14,7 +14,9 @@ from torch import Tensor
 
 from motifair.kernels import mix, random_words
 
-__all__ = ["DropoutBits", "derive_seed", "fold", "order", "random_words", "stream_keys"]
+__all__ = [
+    "DropoutBits", "derive_seed", "fold", "order", "orders", "random_words", "stream_keys",
+]  # fmt: skip
 
 
 def stream_keys(seed: int, agents: Sequence[str], device: torch.device) -> Tensor:
@@ -42,6 +44,22 @@ def fold(keys: Tensor, *counters: int | Tensor) -> Tensor:
 def order(key: Tensor, n: int) -> Tensor:
     """Return a random permutation of n for one key."""
     return torch.argsort(random_words(key.reshape(1), n)[0], stable=True)
+
+
+def orders(keys: Tensor, sizes: Tensor, shuffled: Tensor, largest: int) -> Tensor:
+    """Return `order` of each key and size, or 0, 1, ... if not `shuffled`, `(R, largest)`.
+
+    What follows beyond a row's size has no meaning.
+
+    >>> keys, sizes, shuffled = torch.tensor([5, 5]), torch.tensor([3, 4]), torch.tensor([1, 0]) > 0
+    >>> found = orders(keys, sizes, shuffled, largest=4)
+    >>> torch.equal(found[0, :3], order(keys[0], 3)), found[1].tolist()
+    (True, [0, 1, 2, 3])
+    """
+    place = torch.arange(largest, device=keys.device)
+    words = torch.where(shuffled[:, None], random_words(keys, largest), place)
+    beyond = torch.iinfo(torch.int64).max
+    return torch.argsort(torch.where(place < sizes[:, None], words, beyond), dim=1, stable=True)
 
 
 class DropoutBits:

@@ -20,7 +20,7 @@ from motifair.methods.ablations import (
     WithoutPrototypes,
 )
 from motifair.methods.aggregations import AGGREGATIONS, Aggregation
-from motifair.methods.base import Memory, Method, Seen
+from motifair.methods.base import Judge, Memory, Method, Seen
 from motifair.methods.cffl_lyu import CFFLLyu
 from motifair.methods.cgsv import CFFL, CGSV, DW, EU
 from motifair.methods.fedavg import FedAvg
@@ -35,8 +35,8 @@ from motifair.models import GIN, Model
 from motifair.models.factory import find_factory
 
 __all__ = [
-    "AGGREGATIONS", "METHODS", "VALUATIONS", "Aggregation", "Memory", "Method", "Seen", "Valuation",
-    "all_methods", "component_options", "find_method", "fit_to_model", "make_method",
+    "AGGREGATIONS", "METHODS", "VALUATIONS", "Aggregation", "Judge", "Memory", "Method", "Seen",
+    "Valuation", "all_methods", "component_options", "find_method", "fit_to_model", "make_method",
     "method_settings", "own_model", "reads", "refuse_unused",
 ]  # fmt: skip
 

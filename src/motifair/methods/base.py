@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
 from typing import ClassVar, Self
 
 import torch
@@ -19,6 +18,32 @@ from motifair.methods.aggregations import AGGREGATIONS, Aggregation, Mean
 from motifair.models import GIN, GINE, Model, StackedModel
 
 Memory = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Judge:
+    """How accurate a server's model is on validation graphs with each of some updates added.
+
+    Attributes:
+        accuracy: Function of the number of a federation and of models `(n, D)`, which returns the
+            accuracy of each on the graphs lent in that federation, `(n,)`.
+        weights: The servers' models, `(..., D)`.
+        federation: The federation of these weights, unless they are of a stack.
+    """
+
+    accuracy: Callable[[int, Tensor], Tensor]
+    weights: Tensor
+    federation: int = 0
+
+    def __call__(self, updates: Tensor) -> Tensor:
+        """Return the accuracy with each update, `(..., A, D) -> (..., A)`."""
+        if self.weights.dim() == 1:
+            return self.accuracy(self.federation, self.weights + updates)
+        return torch.stack([self.of(f)(own) for f, own in enumerate(updates)])
+
+    def of(self, f: int) -> Judge:
+        """Return the judge of one federation of a stack."""
+        return replace(self, weights=self.weights[f], federation=f)
 
 
 @dataclass(frozen=True)
@@ -41,8 +66,8 @@ class Seen:
         rounds: Rounds done, a tensor without axes.
         seed: The federation's, for methods that draw random numbers.
         memory: What `remember` returned.
-        judge: Function `(A, D) -> (A,)` for the accuracy of the server's model on validation graphs
-            with each of some updates added; None unless agents lend the server such graphs.
+        judge: Accuracy of the server's model with each of some updates added, `(A, D) -> (A,)`;
+            None unless agents lend the server graphs to validate with.
 
     Methods that are `stacked` see several federations: everything has one more axis in front.
     """
@@ -61,7 +86,7 @@ class Seen:
     rounds: Tensor
     seed: Tensor
     memory: Memory = field(default_factory=dict)
-    judge: Callable[[Tensor], Tensor] | None = None
+    judge: Judge | None = None
 
     def each(self) -> Iterator[Seen]:
         """Yield what is seen of each federation of a stack."""
@@ -69,12 +94,8 @@ class Seen:
             parts = {k.name: getattr(self, k.name) for k in fields(self)}
             own = {k: v[f] for k, v in parts.items() if isinstance(v, Tensor) and v.dim() > 0}
             memory = {k: v[f] for k, v in self.memory.items()}
-            judge = None if self.judge is None else partial(self._judge_one, f)
+            judge = None if self.judge is None else self.judge.of(f)
             yield replace(self, **own, memory=memory, judge=judge)
-
-    def _judge_one(self, f: int, updates: Tensor) -> Tensor:
-        assert self.judge is not None
-        return self.judge(updates.expand(len(self.graphs), *updates.shape))[f]
 
 
 class Method(Component):

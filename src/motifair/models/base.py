@@ -14,7 +14,8 @@ from torch import Tensor
 
 from motifair.graphs.batch import Batch
 from motifair.graphs.task import BINARY, CLASSES, Task
-from motifair.kernels import dense, dense_backward
+from motifair.kernels import dense, dense_backward, linear_backward
+from motifair.kernels import linear as product
 from motifair.models.layout import Layout
 from motifair.models.perceptron import NO_DROPOUT, DropoutMask
 
@@ -204,7 +205,7 @@ class _Head(torch.autograd.Function):
     ) -> Tensor:
         post, post_bias, readout, readout_bias = layout.head(weights)
         x = dense(embedding, post, post_bias, *keep)
-        scores = torch.baddbmm(readout_bias[:, None], x, readout)
+        scores = product(x, readout, readout_bias)
         if normalised and allowed is not None:
             scores = scores.masked_fill(~allowed, NEVER)
         if normalised:
@@ -221,10 +222,9 @@ class _Head(torch.autograd.Function):
         g = gradient
         if ctx.normalised:
             g = gradient - scores.exp() * gradient.sum(dim=-1, keepdim=True)
-        of_embedding, *of_post = dense_backward(
-            torch.bmm(g, readout.mT), x, embedding, post, ctx.scale
-        )
-        of_head = (*of_post, torch.bmm(x.mT, g), g.sum(dim=1))
+        of_x, *of_readout = linear_backward(g, x, readout)
+        of_embedding, *of_post = dense_backward(of_x, x, embedding, post, ctx.scale)
+        of_head = (*of_post, *of_readout)
         row = [weights.new_zeros(len(weights), body), *(tensor.flatten(1) for tensor in of_head)]
         return torch.cat(row, dim=1), of_embedding, None, None, None, None
 
@@ -236,8 +236,7 @@ def linear_parts(name: str, inputs: int, outputs: int) -> list[tuple[str, tuple[
 
 def linear(x: Tensor, parameters: Parameters, name: str) -> Tensor:
     """Apply each agent's own linear layer, `(R, n, in) -> (R, n, out)`."""
-    weight, bias = pair(parameters, name)
-    return torch.baddbmm(bias[:, None], x, weight)
+    return product(x, *pair(parameters, name))
 
 
 def pair(parameters: Parameters, name: str) -> tuple[Tensor, Tensor]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from motifair.graphs.batch import Batch
+from motifair.kernels import linear as product
 from motifair.models.base import StackedModel, layer_mask, linear, linear_parts
 from motifair.models.perceptron import DropoutMask, rectify, sum_rows
 
@@ -29,6 +29,6 @@ class SAGE(StackedModel):
         x = sum_rows(batch.spread, self.first(weights, batch))
         for k in range(self.layers):
             mean = (sum_rows(batch.closed, x) - x) / batch.degree.clamp(min=1)
-            own = torch.bmm(x, p[f"convs.{k}.lin_r.weight"])
+            own = product(x, p[f"convs.{k}.lin_r.weight"], None)
             x = rectify(linear(mean, p, f"convs.{k}.lin_l") + own, layer_mask(keep, k))
         return sum_rows(batch.pool, x)

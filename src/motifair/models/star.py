@@ -9,6 +9,8 @@ from torch import Tensor
 
 from motifair.graphs.batch import Batch
 from motifair.graphs.features import DEGREES, WALKS
+from motifair.kernels import add_bias
+from motifair.kernels import linear as product
 from motifair.models.base import StackedModel, layer_mask, linear, linear_parts, pair
 from motifair.models.perceptron import DropoutMask, perceptron, sum_rows
 
@@ -57,8 +59,8 @@ class Star(StackedModel):
                 batch.closed,
                 layer_mask(keep, k),
             )
-            s = torch.bmm(s, p[f"structure_convs.{k}.lin.weight"])
+            s = product(s, p[f"structure_convs.{k}.lin.weight"], None)
             s = scale * sum_rows(batch.closed, scale * s)
-            s = torch.tanh(s + p[f"structure_convs.{k}.bias"][:, None])
+            s = torch.tanh(add_bias(s, p[f"structure_convs.{k}.bias"]))
         merged = linear(torch.cat([x, s], dim=-1), p, "merge")
         return sum_rows(batch.pool, merged)

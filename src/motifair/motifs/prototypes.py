@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from motifair.bag_sum import BagSum
 from motifair.graphs.batch import Batch
+from motifair.kernels import norms, row_sums
 
 
 def local_prototypes(embedding: Tensor, batch: Batch) -> Tensor:
@@ -57,7 +57,7 @@ def prototype_distance(local: Tensor, reference: Tensor, kind: str) -> Tensor:
     [5.0]
     """
     if kind == "unit":
-        reference = F.normalize(reference, dim=-1)
+        reference = reference / norms(reference).unsqueeze(-1).clamp(min=1e-12)
     distance: Tensor = _Distance.apply(local, reference, kind == "unit")  # type: ignore[no-untyped-call]
     return distance
 
@@ -67,10 +67,10 @@ class _Distance(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, local: Tensor, reference: Tensor, unit: bool) -> Tensor:
-        length = torch.linalg.vector_norm(local, dim=-1, keepdim=True).clamp(min=1e-12)
+        length = norms(local).unsqueeze(-1).clamp(min=1e-12)
         placed = local / length if unit else local
         apart = placed - reference
-        distance = torch.linalg.vector_norm(apart, dim=-1, keepdim=True)
+        distance = norms(apart).unsqueeze(-1)
         rounding = 100 * torch.finfo(local.dtype).eps * (1.0 if unit else length)
         real = distance > rounding
         direction = torch.where(real, apart / distance.clamp(min=1e-30), 0.0)
@@ -83,5 +83,5 @@ class _Distance(torch.autograd.Function):
         direction, placed, length = ctx.saved_tensors
         g = gradient[:, None] * direction
         if ctx.unit:
-            g = (g - placed * (placed * g).sum(dim=-1, keepdim=True)) / length
+            g = (g - placed * row_sums(placed * g).unsqueeze(-1)) / length
         return g, None, None
