@@ -39,10 +39,15 @@ def test_on_a_cpu_a_round_beats_the_naive_loop_and_is_near_its_products(
     found = json.loads(capsys.readouterr().out)
     assert found == json.loads(out.read_text())
     assert list(found) == [
-        *SURROUNDINGS, "round_vs_naive", "round_vs_bound", "threads_2_vs_1", "seconds",
-        "peak_memory_mib",
+        *SURROUNDINGS, "round_vs_naive", "round_vs_bound", "threads_2_vs_1", "batches_vs_loader",
+        "small_vs_loader", "seconds", "peak_memory_mib",
     ]  # fmt: skip
-    assert list(found["seconds"]) == ["naive", "round", "round_two_threads", "bound", "motifs"]
+    assert list(found["seconds"]) == [
+        "naive", "round", "round_two_threads", "bound", "motifs", "batches", "batches_loader",
+        "small", "small_loader",
+    ]  # fmt: skip
+    assert found["batches_vs_loader"] > 1
+    assert found["small_vs_loader"] > 1
     assert list(found["machine"]) == ["cpu", "cores", "gpu"]
     assert found["dataset"] == "planted"
     assert found["round_vs_naive"] > 1.2
@@ -64,7 +69,7 @@ def test_stacks_are_compared_under_stable_names() -> None:
         assert list(method) == [
             "recorded", "recorded_vs_eager", "stack_vs_one_by_one", "round_vs_naive",
             "round_vs_bound", "seconds", "bound_bytes", "bandwidth_bytes_per_second",
-            "whole_run_seconds",
+            "batches_vs_steps", "whole_run_seconds",
         ]  # fmt: skip
         seconds, whole = method["seconds"], method["whole_run_seconds"]
         assert not method["recorded"]  # there is nothing to record on a CPU

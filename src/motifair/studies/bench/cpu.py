@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 from motifair.experiments.plan import Plan, split_data
@@ -11,8 +12,16 @@ from motifair.federation.simulation import Simulation
 from motifair.graphs.features import motif_labels, resolve_features
 from motifair.motifs.extract import extract_motifs
 from motifair.studies.bench.bound import products
-from motifair.studies.bench.measure import in_turn, peak_memory_mib, stepper
+from motifair.studies.bench.measure import (
+    Work,
+    in_turn,
+    peak_memory_mib,
+    stepper,
+    with_first_graphs,
+)
 from motifair.studies.bench.naive import naive_federation
+
+BATCH, FEW = 32, 17  # graphs of a batch; graphs of a small agent, as ten agents of MUTAG have
 
 
 def measure_cpu(plan: Plan, repeats: int) -> dict[str, Any]:
@@ -20,6 +29,7 @@ def measure_cpu(plan: Plan, repeats: int) -> dict[str, Any]:
 
     `round_vs_naive` is the time of a round of the naive loop over ours, `round_vs_bound` the time
     of our round over that of its matrix products, `threads_2_vs_1` the speed-up by a second thread.
+    `batches_vs_loader` and `small_vs_loader` are those of `measure_loaded`.
     """
     config, split = plan.config, split_data(plan, 0)
     labels = motif_labels(split.graphs, resolve_features(split.graphs, config.features))
@@ -38,10 +48,29 @@ def measure_cpu(plan: Plan, repeats: int) -> dict[str, Any]:
             },
             repeats,
         )
+    loaded = measure_loaded(plan, repeats)
     return {
         "round_vs_naive": seconds["naive"] / seconds["round"],
         "round_vs_bound": seconds["round"] / seconds["bound"],
         "threads_2_vs_1": seconds["round"] / seconds["round_two_threads"],
-        "seconds": seconds,
+        "batches_vs_loader": loaded["batches_loader"] / loaded["batches"],
+        "small_vs_loader": loaded["small_loader"] / loaded["small"],
+        "seconds": seconds | loaded,
         "peak_memory_mib": peak_memory_mib(),
     }
+
+
+def measure_loaded(plan: Plan, repeats: int) -> dict[str, float]:
+    """Time rounds of federated averaging against a PyG loop that loads its batches anew.
+
+    `batches` are agents with more graphs than a batch has, `small` are agents with few graphs.
+    """
+    config = replace(plan.config, method="fedavg", batch_size=BATCH)
+    members = prepare(config, split_data(plan, 0), seed=config.seed)
+    variants: dict[str, Work] = {}
+    for name, held in (("batches", members), ("small", with_first_graphs(members, FEW))):
+        ours = Simulation(config, held, device=plan.device)
+        variants[name] = stepper(ours.round, ours.start())
+        naive = naive_federation(config, held, plan.device, loaded=True)
+        variants[f"{name}_loader"] = naive.round
+    return in_turn(variants, repeats)

@@ -27,11 +27,13 @@ from motifair.studies.bench.measure import (
     host_seconds,
     in_turn,
     stepper,
+    with_first_graphs,
 )
 from motifair.studies.bench.naive import naive_federation
 
 METHODS = ("fedavg", "motifair")
 COPIED = 2**30  # bytes: many times the cache of a GPU
+STEPS = 4  # steps of a round with mini-batches
 
 
 def measure_cuda(
@@ -50,6 +52,9 @@ def measure_cuda(
                 "single stack; use a dataset with node labels, or --splits 1."
             )
         measured = measure_rounds(config, members, plan.device, repeats, clock, copied)
+        batches = measure_batches(config, members, plan.device, repeats, clock)
+        measured["batches_vs_steps"] = batches["batches"] / (STEPS * batches["batch"])
+        measured["seconds"] |= batches
         whole_run(replace(config, rounds=3), members, plan.device, clock)  # warm-up
         measured["whole_run_seconds"] = whole_run(config, members, plan.device, clock)
         methods[name] = measured
@@ -98,6 +103,26 @@ def measure_rounds(
         "bound_bytes": moved,
         "bandwidth_bytes_per_second": bandwidth,
     }
+
+
+def measure_batches(
+    config: Config,
+    members: Sequence[Members],
+    device: torch.device,
+    repeats: int,
+    clock: Clock,
+) -> dict[str, float]:
+    """Time a round of `batches`, in which agents take up to `STEPS` steps, and one in which each
+    trains on its first `batch` of graphs only, in a single step.
+    """
+    most = max(len(shard) for m in members for shard in m.train)
+    cut = replace(config, batch_size=-(-most // STEPS))
+    firsts = [with_first_graphs(m, cut.batch_size) for m in members]
+    variants = {}
+    for name, held in (("batches", members), ("batch", firsts)):
+        simulation = Simulation(cut, held, device=device)
+        variants[name] = stepper(Rounds(simulation), simulation.start())
+    return in_turn(variants, repeats, clock)
 
 
 def whole_run(

@@ -9,11 +9,14 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
+from motifair.federation.members import Members
 from motifair.federation.server import Record
 from motifair.federation.state import FederationState
 
@@ -77,6 +80,15 @@ def stepper(take: Take, state: FederationState) -> Work:
         current[0] = take(current[0])[0]
 
     return step
+
+
+def with_first_graphs(members: Members, count: int) -> Members:
+    """Return members that train on their first graphs only."""
+    return replace(
+        members,
+        train=tuple(s.select(np.arange(min(count, len(s)))) for s in members.train),
+        numbers=tuple(numbers[:count] for numbers in members.numbers),
+    )
 
 
 def environment(device: torch.device) -> dict[str, Any]:

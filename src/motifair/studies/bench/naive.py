@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from torch_geometric.data import Batch, Data
+from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GINConv, global_add_pool
 
 from motifair.config import Config
@@ -56,7 +57,7 @@ class Agent:
 
     model: GIN
     optimiser: torch.optim.Adam
-    batches: list[Batch]
+    batches: list[Batch] | DataLoader
     holds: list[Tensor]
     motifs: Tensor
     graphs: int
@@ -139,8 +140,14 @@ class NaiveFederation:
         return [(total / weight)[agent.motifs] for agent in self.agents]
 
 
-def naive_federation(config: Config, members: Members, device: torch.device) -> NaiveFederation:
-    """Build the naive federation from the members of a simulation."""
+def naive_federation(
+    config: Config, members: Members, device: torch.device, *, loaded: bool = False
+) -> NaiveFederation:
+    """Build the naive federation from the members of a simulation.
+
+    If `loaded`, PyG's loader shuffles and collates the graphs in every round (on a CPU, and for
+    federated averaging only: motifs would be those of other graphs).
+    """
     graphs, index = members.split.graphs, members.index
     features = members.features
     first = GIN(features.width, graphs.classes, config.hidden, config.layers)
@@ -153,7 +160,11 @@ def naive_federation(config: Config, members: Members, device: torch.device) -> 
         )
         data = to_pyg(graphs.select(numbers), features)
         cuts = range(0, len(data), config.batch_size)
-        batches = [Batch.from_data_list(data[c : c + config.batch_size]).to(device) for c in cuts]
+        batches: list[Batch] | DataLoader = (
+            DataLoader(data, batch_size=config.batch_size, shuffle=True)
+            if loaded
+            else [Batch.from_data_list(data[c : c + config.batch_size]).to(device) for c in cuts]
+        )
         holds = torch.tensor(members.train[k].motifs.T.toarray(), dtype=torch.float32)
         motifs = np.zeros(0, np.int64) if index is None else index.motif[index.agent == k]
         agents.append(

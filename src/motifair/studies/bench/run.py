@@ -24,8 +24,8 @@ from motifair.table import Table
 
 SPLITS, REPEATS = 20, 12
 RATIOS = (
-    "round_vs_naive", "round_vs_bound", "threads_2_vs_1", "recorded_vs_eager",
-    "stack_vs_one_by_one",
+    "round_vs_naive", "round_vs_bound", "threads_2_vs_1", "batches_vs_loader", "small_vs_loader",
+    "recorded_vs_eager", "stack_vs_one_by_one", "batches_vs_steps",
 )  # fmt: skip
 
 
