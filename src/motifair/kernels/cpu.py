@@ -86,7 +86,7 @@ def random_words(keys: Any, out: Any) -> None:
             out[k, i] = mix(keys[k], np.uint64(i))
 
 
-@numba.vectorize(["uint64(uint64, uint64)"], cache=True)
+@numba.vectorize(cache=True)
 def mix(key: Any, counter: Any) -> Any:
     """Return the word of SplitMix64 at a counter."""
     x = key + (counter + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 from motifair.graphs.graph_set import Floats, GraphSet, Ints
 from motifair.graphs.perturb import randomise_edges
@@ -44,6 +43,8 @@ def measures(graphs: GraphSet) -> Floats:
     """Return for each graph, `(graphs, K)`: closed walks of length 3 to 6 (rings), shares of nodes
     by degree, variance of degrees, components, and edges by labels.
     """
+    from scipy.sparse.csgraph import connected_components  # it takes long to import
+
     count, nodes = len(graphs), np.maximum(graphs.nodes, 1)
     degree = graphs.degree.astype(np.float64)
     ends = np.maximum(_by_graph(graphs, degree), 1)
