@@ -129,7 +129,10 @@ class Server:
         counted = self.believed * self.graph_weight
         if judged is None:
             return counted
-        return counted * quality(judged.loss, judged.told, self.graphs)
+        said = (judged.loss, judged.told, self.graphs)
+        if self.one_by_one:
+            return counted * torch.stack([quality(*each) for each in zip(*said, strict=True)])
+        return counted * quality(*said)
 
     def share_prototypes(
         self, local: Tensor | None, value: Tensor, previous: Tensor, active: Tensor
