@@ -31,9 +31,9 @@ def recorded(simulation: Simulation) -> RunRound:
 class Rounds:
     """Runs rounds by a recorded CUDA graph, wherever one can be recorded.
 
-    That needs a method that decides nothing on the host (`Method.stacked`), and batches that are
-    the same in every round. A recorded round computes the same as one that is not recorded, in
-    memory that each replay overwrites: a state is valid until the next call.
+    That needs a method that decides nothing on the host (`Method.stacked`). A recorded round
+    computes the same as one that is not recorded, in memory that each replay overwrites: a state is
+    valid until the next call.
     """
 
     def __init__(self, simulation: Simulation) -> None:

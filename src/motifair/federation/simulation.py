@@ -38,9 +38,9 @@ NODES_OF_A_LAUNCH = 20_000  # nodes that a GPU computes while one more stack is 
 class Simulation:
     """One federation, or several of equal shape in one stack.
 
-    A stack computes what its federations compute one by one, up to rounding; its state has an axis
-    over federations in front (for the agents: more rows). `rows` agents are trained at a time: one
-    on a CPU, all of similar size on a GPU, unless it is given.
+    A stack computes what its federations compute one by one, on a GPU to the bit, on a CPU up to
+    rounding; its state has an axis over federations in front (for the agents: more rows). `rows`
+    agents are trained at a time: one on a CPU, all of similar size on a GPU, unless it is given.
     """
 
     def __init__(

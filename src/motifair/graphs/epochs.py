@@ -67,8 +67,8 @@ class Epochs:
     def _bound(self, stack: Stack) -> None:
         """Find the most nodes, kinds, entries of kinds and of motifs that a batch can have."""
         nodes = self.most(stack, stack.size)
-        entries = np.diff(stack.kinds.indptr)[stack.kind]
-        inputs = self.most(stack, np.add.reduceat(entries, stack.graphs.node_start[:-1]))
+        entries = np.append(0, np.cumsum(np.diff(stack.kinds.indptr)[stack.kind]))
+        inputs = self.most(stack, np.diff(entries[stack.graphs.node_start]))
         motifs = self.most(stack, np.diff(stack.motifs.indptr))
         every_input = np.diff(stack.kinds.indptr[stack.first_kind])
         self.nodes = int(nodes.max())
