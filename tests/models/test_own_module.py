@@ -70,7 +70,7 @@ def test_scores_embeddings_and_gradients_are_those_of_the_built_in_network(
     )
     batches = []
     for shards in (summed, plain):
-        stack = Stack(shards, CPU, torch.float64)
+        stack = Stack(shards, torch.float64)
         # One agent has no graphs in this mini-batch, as one with fewer of them at the end.
         chosen = [stack.first[0] + np.array([4, 1]), np.zeros(0, np.int64), np.array([8])]
         batches.append(stack.cut(chosen) if cut else collate(shards, CPU, torch.float64))

@@ -51,6 +51,7 @@ class Epochs:
         self.classes, target = stack.graphs.values is None, _padded(stack.target)
         self.target = self.ints(target) if self.classes else self._numbers(target)
         self.labels = torch.as_tensor(_padded(stack.labels), device=self.device)
+        self.allowed = None if stack.allowed is None else stack.allowed.to(self.device)
         self.width = stack.kinds.shape[1]
         self.kinds, self.kind_weight = self.rows(stack.kinds), self._numbers(stack.kinds.data)
         self.first_kind, self.first_motif = (
@@ -96,6 +97,7 @@ class Epochs:
             **self._motifs(chosen, agent),
             **self._targets(chosen),
             "messages": [None] * S if self.messages is None else self.messages.cut(agent, nodes),
+            "allowed": [self.allowed] * S,
         }
         return [
             Batch(rows=R, nodes=self.nodes, **{name: part[s] for name, part in parts.items()})

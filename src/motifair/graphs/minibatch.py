@@ -46,7 +46,7 @@ class Stack:
         self.graphs = GraphSet.concatenate("stack", [s.graphs for s in shards])
         self.size = self.graphs.nodes
         self.target, self.labels = of_targets(self.graphs)
-        self.allowed = own_outputs(shards, self.labels.shape[1], device)
+        self.allowed = own_outputs(shards, self.labels.shape[1], torch.device("cpu"))
         self.structure = np.concatenate([s.structure for s in shards])
         self.closed = closed_neighbourhoods(self.graphs)
         self.kinds = sparse.csr_array(sparse.vstack([s.kinds for s in shards], format="csr"))
