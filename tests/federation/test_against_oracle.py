@@ -145,17 +145,15 @@ def test_an_agent_of_no_value_is_left_out_of_the_sum_as_in_a_naive_federation() 
     assert any(judged)
 
 
-def test_copies_of_wrong_classes_are_charged_as_in_a_naive_federation() -> None:
-    """The common model tells the classes of the others, and a fifth of the copies is believed."""
-    options = {"rounds": 18, "dropout": 0.0, "learning_rate": 0.01, "partition": "iid"}
+def test_wrong_classes_are_worth_nothing_as_in_a_naive_federation() -> None:
+    """The models of the others tell classes well, that of one agent swaps them."""
+    options = {"rounds": 25, "dropout": 0.0, "learning_rate": 0.01, "partition": "iid"}
     split = wrong_classes(small_split(small_config(**options), small_graphs(160)), 1)
-    train = list(split.partition.train)
-    train[1] = np.repeat(train[1][: len(train[1]) // 5], 5)
-    split = replace(split, partition=replace(split.partition, train=tuple(train)))
-    history, _ = compare(options, "motifair", torch.float64, 1e-8, split)
+    history, _ = compare(options, "motifair", torch.float64, 1e-6, split)
     alignment = history.columns["alignment"]
-    assert (alignment[-2:, 1] < 0).all(), "nobody was charged: the test shows nothing"
-    assert (alignment[:, [0, 2, 3]] >= 0).all()
+    assert (alignment[:, 1] == 0).all(), "the test shows nothing"
+    assert (alignment[:, [0, 2, 3]] > 0).any(axis=0).all()
+    assert (history.columns["payoff"][:, 1] == 0).all()
 
 
 @pytest.mark.parametrize("options", [{}, {"batch_size": 4, "local_epochs": 2}, AT_ONCE])

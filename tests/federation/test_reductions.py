@@ -162,7 +162,7 @@ def test_who_turns_predictions_round_contributes_what_that_changes(harms: bool) 
     row[readout] *= 1 if harms else -1
     sizes = [len(t) for t in split.partition.train]
     nothing = torch.zeros(4, len(row), dtype=torch.float64)
-    uploads = Uploads(nothing, None, torch.zeros(4), None, torch.zeros(4), torch.zeros(4))
+    uploads = Uploads(nothing, None, torch.zeros(4), None, torch.zeros(4))
     uploads.update[2, readout] = -2 * row[readout] * sum(sizes) / sizes[2]
     before = replace(states[-1], server=replace(states[-1].server, weights=row))
     server, _, _ = serve_round(simulation.server, before.server, uploads)

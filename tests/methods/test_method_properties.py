@@ -221,7 +221,7 @@ def test_without_value_in_the_sum_even_an_agent_of_no_value_weighs_by_its_size(
 @pytest.mark.parametrize(("profile", "guarded"), [("default", True), ("paper", False)])
 def test_the_guard_of_e9_is_an_option_and_the_paper_has_none(profile: str, guarded: bool) -> None:
     alignment = torch.tensor([0.9, 0.2, -0.5, -0.4], dtype=torch.float64)  # Σφ = 0.2 < ½Σ|φ| = 1
-    view = seen(torch.eye(4).double())
+    view = seen(torch.eye(4).double(), rounds=1)
     options = {"profile": profile, "diversity_weight": 0.0, "value_rate": 0.05}
     for guard in (None, True, False):
         given = {} if guard is None else {"value_guard": guard}
@@ -246,7 +246,8 @@ def test_without_alignment_value_is_by_diversity_alone_and_no_gradient_is_upload
     value, shares = [0.25] * 4, history.columns["diversity"][0]
     options = naive.Options(value_rate=config.value_rate)
     for t in range(2):
-        value = naive.updated_values(value, [0.0] * 4, shares.tolist(), options)
+        first = t == 0 and config.initial_value == "evidence"
+        value = naive.updated_values(value, [0.0] * 4, shares.tolist(), options, nothing_kept=first)
         assert np.allclose(history.columns["value"][t], value, rtol=0, atol=1e-9)
     assert np.ptp(value) > 1e-4
     assert (np.argsort(value, kind="stable") == np.argsort(shares, kind="stable")).all()

@@ -84,8 +84,12 @@ class Simulation:
 
     def judgement(self) -> Judgement:
         """Return what agents say of the models that their peers trained alone."""
-        said = judge(self.agents, self.trial_models(), [m.seed for m in self.members])
+        said = judge(self.judged, self.trial_models(), [m.seed for m in self.members])
         return Judgement(said.loss[0], said.told[0]) if self.single else said
+
+    def judged(self, models: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what agents say of a model for each, `(A, D)`: see `Agents.judge`."""
+        return self.agents.judge(models)
 
     def trial_models(self) -> Tensor:
         """Return the models `(A, D)` that agents train alone, for their peers to judge."""

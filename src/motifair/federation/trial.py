@@ -6,7 +6,7 @@ judges the next ten in a random order, so that the work of one does not grow wit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -49,10 +49,12 @@ def train_alone(agents: Agents, initial: Tensor, rounds: int) -> Tensor:
     return state.weights
 
 
-def judge(agents: Agents, models: Tensor, seeds: Sequence[int]) -> Judgement:
+def judge(
+    say: Callable[[Tensor], tuple[Tensor, Tensor]], models: Tensor, seeds: Sequence[int]
+) -> Judgement:
     """Return what the agents of each federation say of each other's `models (F·A, D)`.
 
-    `seeds` are the federations', and the judgements `(F, A, A)`.
+    `say` is `Agents.judge`; `seeds` are the federations', and the judgements `(F, A, A)`.
     """
     each = len(models) // len(seeds)
     nothing = models.new_full((len(seeds), each, each), torch.nan, dtype=torch.float64)
@@ -60,7 +62,7 @@ def judge(agents: Agents, models: Tensor, seeds: Sequence[int]) -> Judgement:
     judges = np.arange(each)
     for turn in np.stack([judged_agents(each, s) for s in seeds]).transpose(2, 0, 1):  # (F, A)
         rows = turn + each * np.arange(len(seeds))[:, None]
-        said = agents.judge(models[torch.as_tensor(rows.flatten(), device=models.device)])
+        said = say(models[torch.as_tensor(rows.flatten(), device=models.device)])
         for f, judged in enumerate(turn):
             own = slice(f * each, (f + 1) * each)
             loss[f, judged, judges], told[f, judged, judges] = said[0][own], said[1][own]

@@ -82,6 +82,11 @@ class Withholding(Simulation):
         models, sent = super().trial_models(), self._trained_alone(self.givers, self.own)
         return with_rows(models, self.own, sent)
 
+    def judged(self, models: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what agents say of a model for each; the member judges on what it gives."""
+        (loss, told), given = super().judged(models), self.givers.judge(models[self.own])
+        return with_rows(loss, self.own, given[0]), with_rows(told, self.own, given[1])
+
     def play(self, state: FederationState) -> Round:
         """Run one round in which the member sends what it trained on the graphs that it gives."""
         assert state.given is not None
