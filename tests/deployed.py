@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+from torch import Tensor
 
 from motifair.consortium.agent import MemberAgent, StoredRound
 from motifair.consortium.checkpoint import load_checkpoint
@@ -22,11 +24,15 @@ from motifair.consortium.rounds import RunDriver
 from motifair.consortium.store.ledger import open_ledger
 from motifair.consortium.terms import FederationTerms, make_terms
 from motifair.consortium.transports.inprocess import InProcess
-from motifair.consortium.wire import Download, Upload, digest, seal, unseal
+from motifair.consortium.wire import JUDGE, Download, Upload, digest, seal, unseal
 from motifair.errors import MotifairError
+from motifair.federation.agents import own_seed
+from motifair.federation.simulation import Simulation
+from motifair.federation.trial import trial_seed
 from motifair.graphs.graph_set import GraphSet
 from motifair.graphs.planted import planted
 from motifair.graphs.read import Schema
+from motifair.learning.randomness import stream_keys
 from motifair.statements.entry import Entry, Line
 from motifair.statements.signatures import public_text
 from motifair.statements.verification import signed_message
@@ -42,6 +48,7 @@ VOTED = {
 NAMES = ("bank-a", "bank-b", "bank-c", "bank-d")
 MORE = ("name", "deadline", "max_size_ratio")  # of [federation]
 SEEDS = {name: 100 + k for k, name in enumerate(NAMES)}
+JUDGING = -1  # in place of the round for tasks to judge peers, which are of round 0, as joining is
 
 
 @cache
@@ -99,6 +106,16 @@ def terms_of(**training: Any) -> FederationTerms:
     return make_terms(content_of(**training))
 
 
+class Secretive(Simulation):
+    """A simulation whose members have secret seeds, and so random streams, of their own."""
+
+    def _keys(self, seeds: Sequence[int]) -> Tensor:
+        common = self.members[0].seed
+        derived = (int, own_seed, trial_seed)
+        (derive,) = (d for d in derived if [d(common)] == list(seeds))
+        return torch.cat([stream_keys(derive(SEEDS[n]), [n], self.device) for n in NAMES])
+
+
 class Away(MotifairError):  # noqa: N818 - not an error
     """Raised for an agent that does not answer."""
 
@@ -149,7 +166,7 @@ class World:
     """Sites and a server, all of whose memory is in `folder`.
 
     The rest is what a test may look at: entries that were told, the last task of each agent and
-    round, and what was answered to it.
+    round (`JUDGING` is none), and what was answered to it.
     """
 
     folder: Path
@@ -170,9 +187,10 @@ class World:
         def handler(name: str, site: MemberAgent) -> Callable[[bytes], bytes]:
             def handle(task: bytes) -> bytes:
                 download = Download.decode(task)
-                self.tasks[name, download.round] = task
+                round = JUDGING if download.task == JUDGE else download.round
+                self.tasks[name, round] = task
                 answer = self.meddle(name, download, lambda: site(task))
-                self.answers[name, download.round] = answer
+                self.answers[name, round] = answer
                 return answer
 
             return handle
@@ -233,5 +251,6 @@ class World:
 
     def upload(self, name: str, round: int) -> Upload:
         """An upload retained by the server."""
-        path = self.folder / "run" / "uploads" / f"{round:06}" / f"{name}.bin"
+        file = f"{name}.judgement.bin" if round == JUDGING else f"{name}.bin"
+        path = self.folder / "run" / "uploads" / f"{max(round, 0):06}" / file
         return opened(path.read_bytes())

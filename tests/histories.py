@@ -103,7 +103,7 @@ class Naive:
             self.initial[name] = Fraction(1, len(members))
 
     def step(
-        self, phi: Mapping[str, float], d: Mapping[str, float], c: Mapping[str, object]
+        self, phi: Mapping[str, float], d: Mapping[str, float], c: Mapping[str, object], round_: int
     ) -> None:
         """E9 among the members with an alignment."""
         there = sorted(phi)
@@ -120,6 +120,8 @@ class Naive:
             return {n: Fraction(x) for n, x in zip(there, judged, strict=True)}
 
         whole, aligned = evidence(float(str(c["diversity_weight"]))), evidence(0.0)
+        if round_ == 1 and c["initial_value"] == "evidence" and sum(whole.values()) > 0:
+            kept = 0
         half = sum(abs(x) for x in whole.values()) / 2
         lift = max(half - sum(whole.values()), Fraction(0)) / len(there)
         total = kept + rate * sum(whole[n] + lift for n in there)
@@ -142,6 +144,7 @@ def true_history(random: Random, low: float = -0.3) -> tuple[list[Entry], list[N
         "value_update": random.choice(["additive", "ema"]),
         "evidence": random.choice(["sum", "judged"]),
         "diversity_weight": random.choice([0.0, 1.0, 8.0]),
+        "initial_value": random.choice(["equal", "evidence"]),
     }
     books, naive = Accounts("random"), Naive()
     entries: list[Entry] = []
@@ -156,7 +159,7 @@ def true_history(random: Random, low: float = -0.3) -> tuple[list[Entry], list[N
             there = [n for n in members if random.random() < 0.8]
             phi = {n: round(random.uniform(low, 1), 6) for n in there}
             if phi and sum((naive.value(n) for n in there), Fraction(0)) > 0:
-                naive.step(phi, d, config)
+                naive.step(phi, d, config, len(states) + 1)
             else:
                 phi = {}
             lines = [

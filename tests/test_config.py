@@ -63,6 +63,8 @@ DEFAULT_DIFFERS: dict[str, Any] = {
     "vocabulary_fraction": 1.0,
     "alignment_against": "coverage",
     "size": "believed",
+    "initial_value": "evidence",
+    "trial_rounds": 100,
     "bounded": True,
     "corroboration": 2,
     "value_guard": True,
@@ -119,7 +121,8 @@ TEXTS: dict[str, tuple[str, Any]] = {
     "corroboration": ("3", 3),
     "evidence": ("judged", "judged"),
     "value_guard": ("no", False),
-    "initial_value": ("graphs", "graphs"),
+    "initial_value": ("equal", "equal"),
+    "trial_rounds": ("0", 0),
     "value_update": ("ema", "ema"),
     "value_rate": ("1", 1.0),
     "diversity_weight": ("8", 8.0),
@@ -514,3 +517,16 @@ def test_an_option_that_another_one_takes_out_of_force_is_refused(
 ) -> None:
     with pytest.raises(MotifairError, match=rf"With {by}=\S+ {next(iter(idle))} changes nothing"):
         refuse_unused(make_config(idle), idle)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize(
+    "options", [{}, {"trial_rounds": 0}, {"initial_value": "equal"}, {"trial_rounds": 7}]
+)
+def test_options_that_are_left_out_where_the_paper_has_them_are_read_back(
+    profile: str, options: dict[str, Any]
+) -> None:
+    config = make_config({"profile": profile, **options})
+    again = make_config(config.to_json())
+    assert (again.trial_rounds, again.initial_value) == (config.trial_rounds, config.initial_value)
+    assert again.digest() == config.digest()

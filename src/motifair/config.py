@@ -389,22 +389,21 @@ class Config:
     def to_json(self) -> dict[str, Any]:
         """Return all options as values that JSON can hold, infinity as `"inf"`.
 
-        `scenario`, `initial_value`, `trial_rounds` and `model` only where they are set, `bounded`
-        only where it is read and not as in profile `paper`: the digests of other configurations,
-        with their checkpoints, stay the same.
+        `scenario` and `model` only where they are set, `initial_value`, `trial_rounds` and
+        `bounded` only where they are not as in profile `paper`, and `bounded` only where it is
+        read: the digests of other configurations, with their checkpoints, stay the same.
         """
         values = {**asdict(self), **dict(self.component_options)}
         del values["component_options"]
         if self.scenario == "none":
             del values["scenario"]
-        if self.initial_value == "equal":
-            del values["initial_value"]
-        if self.trial_rounds == 0:
-            del values["trial_rounds"]
         if not self.model:
             del values["model"]
-        if not self._reads_bounded() or (self.profile == "paper" and not self.bounded):
-            del values["bounded"]
+        for name in ("initial_value", "trial_rounds", "bounded"):
+            if self.profile == "paper" and values[name] == OPTIONS[name].default:
+                del values[name]
+        if not self._reads_bounded():
+            values.pop("bounded", None)
         return {k: ("inf" if v == math.inf else v) for k, v in values.items()}
 
     def _reads_bounded(self) -> bool:

@@ -12,12 +12,12 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 import torch
-from deployed import NAMES, World, key_of, opened, terms_of
+from deployed import JUDGING, NAMES, World, key_of, opened, terms_of
 
 from motifair.consortium.agent import LOST, MemberAgent
 from motifair.consortium.wire import BadRecordError, Download, unseal
 from motifair.errors import MotifairError
-from motifair.federation.agents import Agents
+from motifair.federation.agents import WORST_LOSS, Agents
 from motifair.statements.signatures import public_text
 from motifair.statements.verification import read_heads, verify
 
@@ -211,9 +211,64 @@ def test_an_answer_shows_no_secret_of_the_member() -> None:
         assert upload.agent == name
         assert set(vars(upload)) == {
             "run", "round", "agent", "task", "head", "graphs", "motifs", "gradient_norm", "loss",
-            "accuracy", "agreement", "update", "gradient", "prototypes", "fingerprints", "wiring",
+            "accuracy", "update", "gradient", "prototypes", "fingerprints", "wiring", "trial",
+            "judgement",
         }  # fmt: skip
         assert all(other.encode() not in content for other in NAMES if other != name)
+
+
+# Peers' models
+
+
+def test_a_task_to_join_or_judge_gets_the_same_bytes_whenever_it_is_repeated(
+    site: MemberAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Agents, "train", lambda *_: pytest.fail("trained again"))
+    for _ in range(2):
+        for kind in (0, JUDGING):
+            assert site(task(kind)) == finished().answers[ME, kind]
+    monkeypatch.undo()
+    assert site(task(3)) == finished().answers[ME, 3]  # its state is as it was
+
+
+def test_a_judge_says_of_each_model_what_it_does_on_the_members_training_graphs() -> None:
+    world, agent = finished(), finished().site(ME)
+    models = Download.decode(task(JUDGING)).models
+    assert models is not None
+    assert models.shape == (3, agent.data.model.layout.size)
+    said = opened(world.answers[ME, JUDGING]).judgement
+    assert said is not None
+    for model, (loss, told) in zip(models, said, strict=True):
+        wanted = agent.agents.judge(torch.from_numpy(model.copy())[None])
+        assert (loss, told) == tuple(float(w) for w in wanted)
+    np.testing.assert_array_equal(
+        opened(agent(task(JUDGING, models=models[::-1]))).judgement, said[::-1]
+    )
+
+
+def test_a_model_that_overflows_is_judged_as_the_worst_there_can_be() -> None:
+    agent = finished().site(ME)
+    models = np.full((2, agent.data.model.layout.size), 3e38, np.float32)
+    models[1] = np.nan
+    said = opened(agent(task(JUDGING, models=models))).judgement
+    np.testing.assert_array_equal(said, np.array([[WORST_LOSS, 0.0]] * 2))
+
+
+@pytest.mark.parametrize("change", [lambda m: m[:, 1:], lambda m: m[0], lambda m: None])
+def test_models_of_another_shape_are_not_judged(
+    site: MemberAgent, change: Callable[[np.ndarray], np.ndarray | None]
+) -> None:
+    models = change(Download.decode(task(JUDGING)).models)  # type: ignore[arg-type]
+    with pytest.raises(MotifairError, match="the server sent models of another shape to judge"):
+        site(task(JUDGING, models=models))
+
+
+def test_nobody_judges_under_terms_that_do_not_ask_for_it(tmp_path: Path) -> None:
+    """A judgement says more of a member's graphs than it agreed to, such as beside noise."""
+    agent = World(tmp_path, terms_of(trial_rounds=0)).site(ME)
+    with pytest.raises(MotifairError, match="the terms ask nobody to judge models"):
+        agent(task(JUDGING, terms=agent.terms.digest))
+    assert not agent.folder.exists()
 
 
 # The head of the ledger

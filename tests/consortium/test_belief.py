@@ -13,6 +13,7 @@ import pytest
 import torch
 from deployed import (
     BELIEVED,
+    JUDGING,
     NAMES,
     SEEDS,
     Answer,
@@ -26,6 +27,7 @@ from deployed import (
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
@@ -41,7 +43,7 @@ from motifair.consortium.wire import Download
 from motifair.errors import MotifairError
 from motifair.federation.belief import GraphSummary
 from motifair.federation.members import prepare
-from motifair.federation.protocol import Uploads
+from motifair.federation.protocol import Judgement, Uploads
 from motifair.federation.round import serve_round
 from motifair.graphs.graph_set import GraphSet
 from motifair.graphs.partition import Partition
@@ -270,13 +272,20 @@ def test_agents_send_what_the_method_uses_and_nothing_else(tmp_path: Path) -> No
             joined, trained = world.upload(name, 0), world.upload(name, 1)
             said = {joined.fingerprints is not None, joined.wiring is not None}
             assert said == {options.get("size") == "believed"}
-            assert np.isfinite(trained.agreement) == ("alignment_against" in options)
+            judges = "alignment_against" in options
+            assert (joined.trial is not None) == judges == ((name, JUDGING) in world.tasks)
+            assert trained.trial is None
+            assert trained.judgement is None
             assert trained.gradient is None
             assert trained.fingerprints is None
             assert trained.wiring is None
 
 
 # Whatever is said, by whomever is there
+
+
+def _of_others(said: np.ndarray) -> torch.Tensor:
+    return torch.from_numpy(said).fill_diagonal_(torch.nan)
 
 
 summaries = st.builds(
@@ -288,7 +297,11 @@ summaries = st.builds(
     st.integers(0, 99),
     st.sampled_from([0.0, 0.01, 1.0]),
 )
-agreements = st.lists(st.just(np.nan) | st.floats(-1, 1), min_size=4, max_size=4)
+losses = hnp.arrays(np.float64, (4, 4), elements=st.floats(0, 1e6))
+discriminations = hnp.arrays(np.float64, (4, 4), elements=st.just(np.nan) | st.floats(-1, 1))
+judgements = st.none() | st.builds(
+    lambda loss, told: Judgement(_of_others(loss), _of_others(told)), losses, discriminations
+)
 attendance = st.lists(st.booleans(), min_size=4, max_size=4)
 
 
@@ -297,8 +310,9 @@ AGGREGATIONS = ("size", "trusted", "value")
 
 def check_served(
     said: Sequence[GraphSummary],
-    rounds: Sequence[tuple[Sequence[bool], Sequence[float], int]],
+    rounds: Sequence[tuple[Sequence[bool], int]],
     aggregation: str,
+    judged: Judgement | None = None,
 ) -> list[float]:
     """Serve rounds of random updates, and check their numbers; return how much is believed."""
     terms = believing(hidden=8, aggregation=aggregation, prototype_weight=0.0)
@@ -310,15 +324,17 @@ def check_served(
     server = coordinator.server(roster)
     assert (server.believed <= server.graphs).all()
     size = coordinator.shared.stop - coordinator.shared.start
-    state = server.start(torch.zeros(size, dtype=torch.float64))
-    for there, agreement, seed in rounds:
+    state = server.start(torch.zeros(size, dtype=torch.float64), judged=judged)
+    assert state.worth.isfinite().all()
+    assert (state.worth >= 0).all()
+    for there, seed in rounds:
         present = torch.tensor(there)
         if not present.any() or float(state.value[present].sum()) <= 0:
             continue
         rng = np.random.default_rng(seed)
         update = torch.from_numpy(rng.standard_normal((4, size))).float() * present[:, None]
         nothing = torch.zeros(4)
-        uploads = Uploads(update, None, nothing, None, nothing, torch.tensor(agreement))
+        uploads = Uploads(update, None, nothing, None, nothing)
         state, downloads, _ = serve_round(server, state, uploads, None if all(there) else present)
         assert state.value.isfinite().all()
         assert abs(float(state.value.sum()) - 1) <= 1e-9
@@ -331,13 +347,17 @@ def check_served(
 @settings(max_examples=40, deadline=None)
 @given(
     st.lists(summaries, min_size=4, max_size=4),
-    st.lists(st.tuples(attendance, agreements, st.integers(0, 2**31)), min_size=1, max_size=4),
+    st.lists(st.tuples(attendance, st.integers(0, 2**31)), min_size=1, max_size=4),
     st.sampled_from(AGGREGATIONS),
+    judgements,
 )
 def test_values_are_finite_and_add_up_to_one_whatever_is_said(
-    said: list[GraphSummary], rounds: list[tuple[list[bool], list[float], int]], aggregation: str
+    said: list[GraphSummary],
+    rounds: list[tuple[list[bool], int]],
+    aggregation: str,
+    judged: Judgement | None,
 ) -> None:
-    check_served(said, rounds, aggregation)
+    check_served(said, rounds, aggregation, judged)
 
 
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
@@ -347,5 +367,5 @@ def test_a_round_of_those_alone_who_are_not_believed_goes_on(aggregation: str) -
         GraphSummary(np.arange(10 * k, 10 * k + 10, dtype=np.uint64), real * (1 if k < 2 else -0.1))
         for k in range(4)
     ]
-    rounds = [((False, False, True, True), (0.5,) * 4, 1), ((True,) * 4, (0.5,) * 4, 2)]
+    rounds = [((False, False, True, True), 1), ((True,) * 4, 2)]
     assert check_served(said, rounds, aggregation) == [10, 10, 0, 0]

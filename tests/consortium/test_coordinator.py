@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 import torch
-from deployed import NAMES, Answer, Away, World, away, honest, key_of, terms_of
+from deployed import JUDGING, NAMES, Answer, Away, World, away, honest, key_of, terms_of
 from oracles import naive
 
 from motifair.consortium.checkpoint import load_checkpoint, save_checkpoint
@@ -103,9 +103,9 @@ def test_every_round_has_a_task_for_everyone_and_the_last_one_ends_it() -> None:
     world = finished()
     for (name, t), task in world.tasks.items():
         download = Download.decode(task)
-        assert (download.run, download.round, download.agent) == ("trial-1", t, name)
-        assert download.task == {0: "join", 5: "finish"}.get(t, "train")
-    assert len(world.tasks) == 6 * len(NAMES)
+        assert (download.run, download.round, download.agent) == ("trial-1", max(t, 0), name)
+        assert download.task == {0: "join", JUDGING: "judge", 5: "finish"}.get(t, "train")
+    assert len(world.tasks) == 7 * len(NAMES)
 
 
 def test_the_terms_with_everybodys_key_are_the_first_entry() -> None:
@@ -187,6 +187,24 @@ def test_who_stays_keeps_its_running_alignment_and_a_newcomer_begins_with_its_ow
         for name, phi in zip(then, votes, strict=True)
     ]
     assert world.checkpoint().server.alignment.tolist() == pytest.approx(wanted)
+
+
+def test_who_stays_is_worth_what_peers_found_and_a_newcomer_what_is_typical(
+    tmp_path: Path,
+) -> None:
+    first = World(tmp_path / "world", terms_of(members=NAMES[:3]))
+    first.drive(rounds=1)
+    before = first.checkpoint()
+    quality = before.server.worth / first.coordinator().server(before.roster).worth(None)
+    assert len(set(quality.tolist())) == 3
+    world = World(tmp_path / "world", terms_of(members=NAMES))
+    world.drive(rounds=1)
+    after = world.checkpoint()
+    counted = world.coordinator().server(after.roster).worth(None)
+    wanted = counted * torch.cat([quality, quality.median()[None]])
+    torch.testing.assert_close(after.server.worth, wanted)
+    assert all(task != JUDGING for _, task in world.tasks)  # nobody is asked again
+    assert verify(world.entries()).fits
 
 
 @pytest.mark.parametrize(("first", "then"), [(0.0, 0.4), (0.4, 0.0), (0.4, 0.2)])

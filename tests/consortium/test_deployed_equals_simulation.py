@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 import torch
-from deployed import NAMES, SEEDS, VOTED, World, graphs_of, key_of, terms_of
+from deployed import JUDGING, NAMES, SEEDS, VOTED, Secretive, World, graphs_of, key_of, terms_of
 from worlds import CPU
 
 from motifair.consortium.coordinator import Coordinator
@@ -21,19 +21,18 @@ from motifair.consortium.rounds import RunDriver
 from motifair.consortium.store.ledger import open_ledger
 from motifair.consortium.terms import FederationTerms
 from motifair.consortium.transports import OnReply
-from motifair.consortium.wire import Download, Upload, unseal
-from motifair.federation.agents import own_seed
+from motifair.consortium.wire import JUDGE, Download, Upload, unseal
 from motifair.federation.members import prepare
 from motifair.federation.protocol import Uploads
 from motifair.federation.round import serve_round
 from motifair.federation.server import Record
 from motifair.federation.simulation import Simulation
 from motifair.federation.state import FederationState, agent_tensors
+from motifair.federation.trial import judged_agents
 from motifair.files import read_json
 from motifair.graphs.graph_set import GraphSet
 from motifair.graphs.partition import Partition
 from motifair.graphs.split import Split
-from motifair.learning.randomness import stream_keys
 from motifair.mechanism.settlement import to_pico
 
 ROUNDS = 3
@@ -46,6 +45,8 @@ OPTIONS: dict[str, dict[str, object]] = {
     "motifair, mini-batches": {"batch_size": 7, "local_epochs": 2},
     "motifair, the default profile": {"profile": "default"},
     "motifair, the paper's profile": {"profile": "paper"},
+    "motifair, a short trial": {"trial_rounds": 1, "share": "conv"},
+    "motifair, nobody judges": {"trial_rounds": 0},
     "motifair, nothing of one's own": {"own_weight": 0.0},
     "motifair, coverage by claims": {"size": "claimed"},
     "motifair, a module of the user": {"model": "own_modules:GCN", "hidden": 8},
@@ -94,14 +95,9 @@ def simulated(name: str, rows: int | None = None) -> tuple[Simulation, list[Simu
     """The federation of the same members and graphs in a simulation."""
     terms = all_terms(name)
     members = prepare(terms.config, by_hand(terms), seed=terms.config.seed)
-    simulation = Simulation(
+    simulation = Secretive(
         terms.config, members, device=CPU, rows=rows, dtype=torch.float32, threads=1
     )
-    # Every member has its own secret seed, and so its own random stream.
-    simulation.agents.keys = torch.cat([stream_keys(SEEDS[n], [n], CPU) for n in NAMES])
-    if simulation.agents.alone is not None:
-        own_keys = [stream_keys(own_seed(SEEDS[n]), [n], CPU) for n in NAMES]
-        simulation.agents.alone.keys = torch.cat(own_keys)
 
     def rounds() -> Iterator[Simulated]:
         state = simulation.start()
@@ -133,7 +129,6 @@ def rows_of(simulation: Simulation, uploads: Uploads, round: int) -> list[Upload
                 gradient_norm=float(uploads.gradient_norm[k]),
                 prototypes=None if prototypes is None else prototypes[own].numpy(),
                 loss=float(uploads.loss[k]),
-                agreement=float(uploads.agreement[k]),
             )
         )
     return rows
@@ -149,6 +144,30 @@ def test_each_site_uploads_the_bytes_that_a_simulation_computes_for_its_row(name
             # The only thing that a simulation does not have is a ledger.
             head = world.task(upload.agent, t).head
             assert content == replace(upload, head=head).encode(), (t, upload.agent)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_members_train_and_judge_the_models_that_a_simulation_does(name: str) -> None:
+    world = deployed(name)
+    simulation, _ = simulated(name)
+    asked = {agent for agent, t in world.tasks if t == JUDGING}
+    assert asked == (set(NAMES) if simulation.method.trial_rounds else set())
+    if not asked:
+        assert all(world.upload(agent, 0).trial is None for agent in NAMES)
+        return
+    assert simulation.method.trial_rounds == min(ROUNDS, simulation.config.trial_rounds)
+    models, said = simulation.trial_models(), simulation.judgement()
+    for j, (agent, peers) in enumerate(
+        zip(NAMES, judged_agents(len(NAMES), world.terms.config.seed), strict=True)
+    ):
+        np.testing.assert_array_equal(world.upload(agent, 0).trial, models[j].numpy())
+        np.testing.assert_array_equal(world.task(agent, JUDGING).models, models[peers].numpy())
+        judgement = torch.stack([said.loss[peers, j], said.told[peers, j]], dim=-1)
+        np.testing.assert_array_equal(world.upload(agent, JUDGING).judgement, judgement.numpy())
+        assert said.loss[j, j].isnan()
+    worth = simulation.start().server.worth
+    assert torch.equal(world.checkpoint().server.worth, worth)
+    assert len(set(worth.tolist())) > 1
 
 
 @pytest.mark.parametrize("name", OPTIONS)
@@ -221,7 +240,8 @@ class Backwards:
     def exchange(
         self, tasks: dict[str, bytes], deadline: float, on_reply: OnReply
     ) -> tuple[dict[str, bytes], dict[str, str]]:
-        round = {Download.decode(task).round for task in tasks.values()}.pop()
+        ((what, round),) = {(d.task, d.round) for d in map(Download.decode, tasks.values())}
+        round = JUDGING if what == JUDGE else round
         replies = {}
         for name in sorted(tasks, reverse=True):
             assert tasks[name] == self.world.tasks[name, round]
@@ -246,7 +266,7 @@ def test_a_site_does_not_depend_on_what_the_others_do_meanwhile(tmp_path: Path) 
     """An agent alone gives the same answers to the same tasks as among others."""
     world = deployed("motifair")
     alone = World(tmp_path, world.terms).site("bank-c")
-    for t in range(ROUNDS + 2):
+    for t in (0, JUDGING, *range(1, ROUNDS + 2)):
         assert alone(world.tasks["bank-c", t]) == world.answers["bank-c", t]
 
 
@@ -308,11 +328,11 @@ def test_methods_without_motifs_ask_for_none_and_send_none(name: str) -> None:
         assert all(world.task(member, t).prototypes is None for t in range(ROUNDS + 2))
 
 
-def test_only_an_invitation_comes_without_a_head_and_nobody_is_sent_weights() -> None:
+def test_only_before_the_ledger_tasks_have_no_head_and_nobody_is_sent_weights() -> None:
     world = deployed("motifair")
     hashes = [e.hash for e in world.entries()]
     for (_, t), task in world.tasks.items():
         download = Download.decode(task)
-        assert download.head == (hashes[t - 1] if t else "")
+        assert download.head == (hashes[t - 1] if t > 0 else "")
         assert download.weights is None
         assert download.terms == world.terms.digest

@@ -9,13 +9,12 @@ import deployed
 import numpy as np
 import pytest
 import torch
-from deployed import NAMES, SEEDS, World, content_of
+from deployed import NAMES, SEEDS, Secretive, World, content_of
 from worlds import CPU
 
 from motifair.consortium.member_data import member_holdout, prepare_member_data
 from motifair.consortium.terms import FederationTerms, make_terms
 from motifair.errors import MotifairError
-from motifair.federation.agents import own_seed
 from motifair.federation.members import prepare
 from motifair.federation.simulation import Simulation
 from motifair.files import read_json
@@ -24,7 +23,6 @@ from motifair.graphs.partition import Partition
 from motifair.graphs.read import Schema
 from motifair.graphs.split import Split
 from motifair.graphs.task import TargetSums
-from motifair.learning.randomness import stream_keys
 from motifair.statements.statement import make_statement
 
 KINDS = {"binary": "roc-auc", "regression": "rmse"}
@@ -79,12 +77,7 @@ def simulated(terms: FederationTerms, kind: str) -> Simulation:
         GraphSet.concatenate("all", parts), Partition(NAMES, np.arange(4), train, test), ()
     )
     members = prepare(terms.config, split, seed=terms.config.seed)
-    simulation = Simulation(terms.config, members, device=CPU, dtype=torch.float32, threads=1)
-    simulation.agents.keys = torch.cat([stream_keys(SEEDS[n], [n], CPU) for n in NAMES])
-    assert simulation.agents.alone is not None
-    own = [stream_keys(own_seed(SEEDS[n]), [n], CPU) for n in NAMES]
-    simulation.agents.alone.keys = torch.cat(own)
-    return simulation
+    return Secretive(terms.config, members, device=CPU, dtype=torch.float32, threads=1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -98,6 +91,7 @@ def test_a_deployed_federation_on_other_tasks_is_the_simulated_one(
     assert world.drive()
     simulation = simulated(terms, kind)
     state = simulation.start()
+    assert len(set(state.server.worth.tolist())) > 1
     for _ in range(terms.config.rounds):
         state = simulation.play(state).state
     assert torch.equal(world.checkpoint().server.weights, state.server.weights)

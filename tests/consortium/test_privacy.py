@@ -334,7 +334,7 @@ def test_no_section_is_no_protection() -> None:
 
 
 NOISY = {"clip_update": 0.1, "noise_update": 1.0, "delta": 1e-5}
-# Without raw gradients, fingerprints and agreement, which cannot be protected.
+# Without raw gradients, fingerprints and judgements, which cannot be protected.
 UPDATES = {"alignment_against": "all", "size": "claimed"}
 PROTOTYPES = {"clip_prototype": 1.0, "noise_prototype": 1.0}
 IN_VAIN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
@@ -357,8 +357,8 @@ IN_VAIN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "the default": (
         {},
         {**NOISY, **PROTOTYPES},
-        "^size=believed sends .* and alignment_against=coverage sends .*, without noise; "
-        r'set size = "claimed" and alignment_against = "others" in \[training\], or remove noise',
+        "^size=believed sends .* and trial_rounds sends a model trained alone.*, without noise; "
+        r'set size = "claimed" and trial_rounds = 0 in \[training\], or remove noise',
     ),
     "a method without prototypes": (
         {"method": "fedavg"},
@@ -385,10 +385,10 @@ IN_VAIN: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {**NOISY, **PROTOTYPES},
         r"^size=believed sends fingerprints .*, without noise; set size = .claimed. in \[training",
     ),
-    "agreement with noise": (
+    "judgements with noise": (
         {"alignment_against": "coverage", "size": "claimed"},
         {**NOISY, **PROTOTYPES},
-        "^alignment_against=coverage sends .*, without noise; set alignment_against = .others. in",
+        "^trial_rounds sends .*, without noise; set trial_rounds = 0 in",
     ),
     "longer than the server takes": (
         UPDATES,
@@ -422,6 +422,7 @@ def test_settings_that_are_in_force_pass() -> None:
     check(UPDATES, NOISY | PROTOTYPES)
     check(UPDATES, {"clip_update": 1.0})
     check({"alignment_against": "others", "size": "claimed"}, NOISY | PROTOTYPES)
+    check({"trial_rounds": 0, "size": "claimed"}, NOISY | PROTOTYPES)
     check({}, {"clip_update": 1.0})
     check(UPDATES | {"prototype_weight": 0}, NOISY)
     check({"method": "fedavg"}, NOISY)
@@ -662,7 +663,9 @@ def test_the_template_says_how_to_turn_noise_on() -> None:
     noisy = tomllib.loads(text[:start] + section + text[end:])
     with pytest.raises(MotifairError) as refused:
         make_terms(noisy)
-    said = re.findall(r'(\w+ = "\w+")', str(refused.value))
-    assert said == re.findall(r'(\w+ = "\w+")', section)
+    setting = r'(size = "\w+"|trial_rounds = \d+)'
+    said = re.findall(setting, str(refused.value))
+    assert len(said) == 2
+    assert said == re.findall(setting, section)
     noisy["training"] |= tomllib.loads("\n".join(said))
     assert make_terms(noisy).privacy.noisy

@@ -19,6 +19,7 @@ from deployed import (
     VOTED,
     Answer,
     World,
+    honest,
     opened,
     sealed,
     sealed_content,
@@ -136,8 +137,8 @@ BAD: dict[str, tuple[Callable[[], bytes], str]] = {
     ),
     "a loss that is NaN": (mine(loss=float("nan")), "numbers that are not finite"),
     "an infinite gradient norm": (mine(gradient_norm=float("inf")), "numbers that are not finite"),
-    "an infinite agreement": (mine(agreement=float("inf")), "an agreement that is not from -1"),
-    "an agreement below -1": (mine(agreement=-1.5), "an agreement that is not from -1 to 1"),
+    "a judgement while training": (mine(judgement=np.zeros((3, 2))), "judgement of shape (3, 2)"),
+    "a trial while training": (mine(trial=np.zeros(3, np.float32)), "trial of shape (3,)"),
     "fingerprints while training": (
         mine(fingerprints=np.zeros(21, np.uint64)),
         "fingerprints of shape (21,) instead of None",
@@ -273,11 +274,6 @@ def test_an_update_exactly_as_long_as_allowed_is_accepted() -> None:
     assert isinstance(collected(update(exact)()), Accepted)
 
 
-@pytest.mark.parametrize("agreement", [float("nan"), -1.0, 1.0])
-def test_no_agreement_and_the_most_there_can_be_are_accepted(agreement: float) -> None:
-    assert isinstance(collected(mine(agreement=agreement)()), Accepted)
-
-
 # Joining
 
 
@@ -363,6 +359,89 @@ def test_a_member_that_says_wrong_things_of_its_graphs_is_refused_with_the_reaso
     assert reason in rejection
 
 
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda t: t[1:], "trial of shape"),
+        (lambda t: t[None], "trial of shape"),
+        (lambda t: None, "trial of shape None"),
+        (lambda t: t.astype(np.float64), "unexpected array trial of type float64"),
+        (lambda t: put(0, np.nan)(t.copy()), "trial with numbers that are not finite"),
+        (lambda t: put(-1, np.inf)(t.copy()), "trial with numbers that are not finite"),
+    ],
+)
+def test_a_model_for_judgement_that_cannot_be_is_refused_with_the_reason(
+    change: Callable[[np.ndarray], np.ndarray | None], reason: str
+) -> None:
+    trial = opened(joined_answer(terms_of(rounds=3, **BELIEVED))).trial
+    assert trial is not None
+    rejection = joining(believed=True, trial=change(trial))
+    assert isinstance(rejection, str)
+    assert reason in rejection
+
+
+def judging(said: object) -> Accepted | str:
+    """Judge three peers' models with these words."""
+    world = World(Path("nowhere"), terms_of(rounds=3, **BELIEVED))
+    task = Download(run=world.run, round=0, agent=ME, task="judge", terms=world.terms.digest)
+    upload = Upload(run=world.run, round=0, agent=ME, task="judge", judgement=said)  # type: ignore[arg-type]
+    accepted, rejected = world.coordinator().collect({ME: task.encode()}, {ME: sealed(upload)}, ())
+    return accepted[ME] if ME in accepted else rejected[ME]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [[0.5, 0.2], [0.0, -1.0], [1e6, 1.0]],
+        [[0.5, np.nan]] * 3,  # the judge has graphs of one class
+    ],
+)
+def test_judgements_that_can_be_are_accepted(said: list[list[float]]) -> None:
+    assert isinstance(judging(np.array(said)), Accepted)
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (np.full((3, 2), [-1e-9, 0.1]), "losses that are not from 0 to 1e+06"),
+        (np.full((3, 2), [1.1e6, 0.1]), "losses that are not from 0 to 1e+06"),
+        (np.full((3, 2), [np.nan, 0.1]), "losses that are not from 0 to 1e+06"),
+        (np.full((3, 2), [np.inf, 0.1]), "losses that are not from 0 to 1e+06"),
+        (np.full((3, 2), [0.5, 1.01]), "discriminations that are not from -1 to 1"),
+        (np.full((3, 2), [0.5, -np.inf]), "discriminations that are not from -1 to 1"),
+        (np.full((2, 2), 0.5), "judgement of shape (2, 2) instead of (3, 2)"),
+        (np.full((4, 2), 0.5), "judgement of shape (4, 2) instead of (3, 2)"),
+        (np.full((3, 1), 0.5), "judgement of shape (3, 1) instead of (3, 2)"),
+        (np.full(6, 0.5), "judgement of shape (6,) instead of (3, 2)"),
+        (None, "judgement of shape None instead of (3, 2)"),
+        (np.full((3, 2), 0.5, np.float32), "unexpected array judgement of type float32"),
+    ],
+)  # fmt: skip
+def test_judgements_that_cannot_be_are_refused_with_the_reason(said: object, reason: str) -> None:
+    rejection = judging(said)
+    assert isinstance(rejection, str)
+    assert reason in rejection
+
+
+def test_who_does_not_judge_is_named_with_the_reason_and_nothing_is_written(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def meddle(name: str, task: Download, answer: Answer) -> bytes:
+        if (name, task.task) != (ME, "judge"):
+            return answer()
+        asked.append(name)
+        return sealed(replace(opened(answer()), judgement=np.full((3, 2), -1.0)))
+
+    world = World(tmp_path, terms_of(rounds=1), meddle)
+    reason = r"losses that are not from 0 to 1e\+06"
+    with pytest.raises(MotifairError, match=rf"'{ME}' did not judge its peers \({reason}\); start"):
+        world.drive()
+    assert world.entries() == []
+    assert len(asked) == 3
+    world.meddle = honest
+    assert world.drive()
+
+
 def test_fingerprints_that_nobody_asked_for_are_refused() -> None:
     rejection = joining(fingerprints=np.zeros(21, np.uint64))
     assert rejection == "fingerprints of shape (21,) instead of None"
@@ -388,7 +467,7 @@ def test_a_member_joins_at_the_second_invitation(tmp_path: Path) -> None:
 
     world = World(tmp_path, terms_of(rounds=1), meddle)
     assert world.drive(rounds=0) is False
-    assert sorted(asked) == sorted([*NAMES, ME])
+    assert sorted(asked) == sorted([*NAMES, *NAMES, ME])  # all judge once
     assert [e.kind for e in world.entries()] == ["terms"]
 
 

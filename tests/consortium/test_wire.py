@@ -42,6 +42,7 @@ downloads = st.builds(
     prototypes=tables,
     active=st.none() | hnp.arrays(np.bool_, st.integers(0, 5)),
     weights=vectors,
+    models=tables,
 )
 uploads = st.builds(
     Upload,
@@ -54,20 +55,24 @@ uploads = st.builds(
     update=vectors,
     gradient=vectors,
     prototypes=tables,
-    agreement=st.floats(),
     fingerprints=st.none() | hnp.arrays(np.uint64, st.integers(0, 9)),
     wiring=st.none() | hnp.arrays(np.float64, st.integers(0, 9)),
+    trial=vectors,
+    judgement=st.none()
+    | hnp.arrays(np.float64, st.tuples(st.integers(0, 5), st.just(2)), elements=st.floats()),
 )
 
 DOWNLOAD = Download(
     run="r-1", round=3, agent="a", task="train", terms="t", head="h",
     reward=np.array([0, 1.5, 0, 0, -2, 0, 0, 0], np.float32),
     prototypes=np.ones((2, 3), np.float32), active=np.array([True, False]),
+    models=np.ones((2, 3), np.float32),
 )  # fmt: skip
 UPLOAD = Upload(
     run="r-1", round=3, agent="a", task="train", graphs=4, motifs=("bond 0 1", "ring 2 2 3"),
     update=np.arange(5, dtype=np.float32), prototypes=np.ones((2, 3), np.float32), loss=0.5,
     fingerprints=np.array([0, 2**64 - 1], np.uint64), wiring=np.array([-1, 0.5]),
+    trial=np.ones(3, np.float32), judgement=np.array([[0.5, np.nan]]),
 )  # fmt: skip
 
 
@@ -203,7 +208,7 @@ def test_a_record_of_another_kind_is_refused() -> None:
     [
         {"round": "3"}, {"round": 3.0}, {"round": None}, {"agent": 7}, {"run": ["r-1"]},
         {"motifs": "bond 0 1"}, {"motifs": {}}, {"loss": "low"}, {"graphs": 4.5}, {"graphs": None},
-        {"agreement": None}, {"agreement": "1"},
+        {"accuracy": None}, {"accuracy": "1"},
     ],
     ids=str,
 )  # fmt: skip
@@ -236,7 +241,19 @@ def test_any_plain_value_in_any_field_is_read_or_refused(name: str, value: Any) 
         hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
     ),
     st.sampled_from(
-        ["update", "reward", "place", "kept", "size", "fingerprints", "wiring", "other"]
+        [
+            "update",
+            "reward",
+            "place",
+            "kept",
+            "size",
+            "fingerprints",
+            "wiring",
+            "models",
+            "trial",
+            "judgement",
+            "other",
+        ]
     ),
 )
 def test_any_array_under_any_name_is_read_or_refused(array: np.ndarray, name: str) -> None:

@@ -62,7 +62,7 @@ def test_the_text_has_every_amount_and_how_to_verify(width: int) -> None:
 
 
 def test_thousands_are_separated_for_people_alone() -> None:
-    s = statement_of(300)
+    s = statement_of(300, initial_value="equal")
     assert s.payoff > 100_000
     assert s.money(s.payoff).replace(",", "") == s.exact(s.payoff) == s.to_json()["payoff"]
     assert (s.money(123_456_789), s.money(-5), s.money(-100_000)) == (
@@ -88,7 +88,7 @@ def test_what_is_shown_is_called_what_the_terms_pay() -> None:
 
 
 def test_of_many_rounds_the_text_has_some_and_html_all() -> None:
-    s = statement_of(300)
+    s = statement_of(300, initial_value="equal")
     text = as_text(s, 80)
     assert len(text.splitlines()) < 100
     assert "the first, the last, the best and the worst paid" in text

@@ -135,7 +135,9 @@ def paid(*rounds: tuple[int, int], value: int = 1, **changed: Any) -> Statement:
     return replace(made, **changed)
 
 
-MEASURES = "it measures how much your updates stand for everybody's."
+MEASURES = (
+    "it measures what your graphs are worth to the others, as far as your updates stand for them."
+)
 VERDICTS = {
     "below from a round on": (
         paid((110, 100), (50, 100), (50, 100)),

@@ -125,7 +125,9 @@ def test_a_value_that_does_not_follow_from_what_is_recorded_is_told(random: Rand
 
 
 def test_a_round_by_hand() -> None:
-    config = {"value_rate": 1.0, "value_update": "additive", "evidence": "sum"}
+    config = {
+        "value_rate": 1.0, "value_update": "additive", "evidence": "sum", "initial_value": "equal",
+    }  # fmt: skip
     books = Accounts("run")
     made = terms(NAMES[:2], signed=False, config={**config, "diversity_weight": 0.0})
     entries = [books.agree(made)]
@@ -142,6 +144,23 @@ def test_a_round_by_hand() -> None:
     assert (a.lean, b.lean) == (1.0, 0.0)
 
 
+def test_nothing_of_the_initial_value_is_paid_where_the_first_round_sets_the_values() -> None:
+    config = {"initial_value": "evidence", "diversity_weight": 0.0, "value_rate": 0.2}
+    books = Accounts("run")
+    entries = [books.agree(terms(NAMES[:2], signed=False, config=config))]
+    books.add(entries[0])
+    for _ in range(2):  # the same evidence again changes nothing
+        pairs = ((NAMES[0], 0.75), (NAMES[1], 0.25))
+        lines = [replace(line(n, v), alignment=round(v * PICO)) for n, v in pairs]
+        entries.append(books.settle(lines))
+        books.add(entries[-1])
+    for s, paid in zip(statements(entries).values(), (7_500, 2_500), strict=True):
+        for p in s.rounds:
+            assert "does not follow" not in p.note
+            assert {k: v for k, v in p.amounts.items() if v} == {"alignment": paid}
+        assert "it starts as the first round shows" in s.sentences[0]
+
+
 @pytest.mark.parametrize(
     ("about", "values"),
     [
@@ -153,7 +172,10 @@ def test_a_round_by_hand() -> None:
 def test_opposed_evidence_is_raised_where_the_terms_say_so(
     about: dict[str, object], values: tuple[float, float]
 ) -> None:
-    config = {"value_rate": 1.0, "value_update": "additive", "evidence": "sum", **about}
+    config = {
+        "value_rate": 1.0, "value_update": "additive", "evidence": "sum", "initial_value": "equal",
+        **about,
+    }  # fmt: skip
     books = Accounts("run")
     made = terms(NAMES[:2], signed=False, config={**config, "diversity_weight": 0.0})
     entries = [books.agree(made)]
@@ -210,10 +232,14 @@ VOTED = {"alignment_against": "peers-by-value", "diversity_weight": 8.0}
 @pytest.mark.parametrize(
     ("config", "adds", "is_"),
     [
-        ({}, "each round adds coverage, and", "how much its updates stand for everybody's"),
+        ({}, "each round adds coverage, and", "what its graphs are worth to the others"),
         (VOTED, "adds alignment and diversity, and", "agreement of its updates with the"),
         ({**VOTED, "diversity_weight": 0.0}, "adds alignment, and", "agreement of its updates"),
-        ({"diversity_weight": 1.0}, "adds coverage and diversity, and", "how much its updates"),
+        (
+            {"diversity_weight": 1.0},
+            "adds coverage and diversity, and",
+            "what its graphs are worth",
+        ),
     ],
 )
 def test_words_are_those_of_what_the_terms_pay(
@@ -236,7 +262,7 @@ def test_terms_that_change_to_coverage_are_explained_by_both_meanings() -> None:
     s = make_statement(entries, NAMES[0])
     assert s.alignments == ("alignment", "coverage")
     assert "agreement of its updates" in s.meaning["alignment"]
-    assert "stand for everybody's" in s.meaning["alignment"]
+    assert "what its graphs are worth to the others" in s.meaning["alignment"]
     assert len({p for p in s.sentences if "each round adds" in p}) == 2
 
 

@@ -13,7 +13,7 @@ from motifair.studies import axioms
 from motifair.studies.axioms import RULES, SEED, TOLERANCE, Axiom, draw, paid, total
 from motifair.studies.study import Settings
 
-DEFAULT, BY_GRAPHS = RULES["default"], RULES["default, values start by graphs"]
+DEFAULT = RULES["default"]
 KEPT = (
     axioms.budget_balance,
     axioms.null_member,
@@ -27,32 +27,36 @@ KEPT = (
 @given(seed=st.integers(0, 2**32))
 @settings(max_examples=12, deadline=None)
 def test_the_default_keeps_an_axiom(axiom: Axiom, seed: int) -> None:
-    for rule in (DEFAULT, BY_GRAPHS):
-        assert axiom(rule, np.random.default_rng(seed)) <= TOLERANCE
+    assert axiom(DEFAULT, np.random.default_rng(seed)) <= TOLERANCE
 
 
-@pytest.mark.parametrize("rule", ["paper", "0.1", "default"])
+@pytest.mark.parametrize("rule", ["paper", "0.1"])
 def test_names_are_paid_where_every_name_begins_with_an_equal_value(rule: str) -> None:
     """Counterexamples: two names for one member's graphs are paid more than the one."""
     for axiom in (axioms.no_gain_splitting, axioms.no_gain_two_names):
         assert axiom(RULES[rule], np.random.default_rng(SEED)) > 0.05
 
 
-def test_noise_is_paid() -> None:
-    """Counterexample: what is left of the initial value is paid to a member that sends noise."""
-    assert axioms.noise_unpaid(DEFAULT, np.random.default_rng(SEED)) > 0.05
+def test_noise_is_paid_where_members_have_little_in_common() -> None:
+    """Counterexample: noise may be near enough to updates that are hardly near each other."""
+    found = [axioms.noise_unpaid(DEFAULT, np.random.default_rng(SEED + k)) for k in range(10)]
+    assert max(found) > 0.05
 
 
 @given(seed=st.integers(0, 2**32))
 @settings(max_examples=12, deadline=None)
-def test_values_that_start_by_graphs_leave_names_nearly_no_gain(seed: int) -> None:
-    """Unless a cap on sizes binds, which several names evade: so all have about equally many."""
+def test_names_gain_nearly_nothing_where_the_first_round_sets_the_values(seed: int) -> None:
+    """Unless a cap on sizes binds, which several names evade, or members have little in common:
+    so all have about equally many graphs here, which move the model in much the same direction.
+    """
     rng = np.random.default_rng(seed)
     world = draw(rng)
-    world = replace(world, held=tuple(own[:4] for own in world.held))
+    common = 2 * rng.standard_normal(world.moves.shape[1:])
+    held = tuple(own[:4] for own in world.held)
+    world = replace(world, moves=world.moves + common, held=held)
     own = rng.permutation(world.held[0])
     for changed in (world.with_held(0, own[::2], own[1::2]), world.with_held(0, own, own)):
-        honest, several = total(BY_GRAPHS, world)[0], total(BY_GRAPHS, changed)
+        honest, several = total(DEFAULT, world)[0], total(DEFAULT, changed)
         assert several[0] + several[-1] - honest < 0.02
 
 
@@ -64,8 +68,8 @@ def test_a_size_cap_is_evaded_by_splitting() -> None:
                                  *small))  # fmt: skip
     own = world.held[0]
     honest, several = (
-        total(BY_GRAPHS, world)[0],
-        total(BY_GRAPHS, world.with_held(0, own[::2], own[1::2])),
+        total(DEFAULT, world)[0],
+        total(DEFAULT, world.with_held(0, own[::2], own[1::2])),
     )
     assert several[0] + several[-1] > honest + 0.05
 

@@ -107,17 +107,14 @@ class MemberAgent:
         self._check(download)
         if download.task == AGREE:
             return seal(b"", self._agree(download))
+        if download.task == JUDGE:  # said again at little cost; the answer to join is kept
+            return self._sealed(self._judge(download))
         path = self._path(download.run, download.round)
         stored = self._stored(path)
         if stored is None or stored.task != digest(task):
             if self.terms.privacy.noisy:
                 self._refuse_lost(download)
-            do = {
-                JOIN: self._join,
-                JUDGE: self._judge,
-                TRAIN: self._train,
-                FINISH: self._finish,
-            }[download.task]
+            do = {JOIN: self._join, TRAIN: self._train, FINISH: self._finish}[download.task]
             upload, state, before = do(download)
             answer = self._sealed(self._revealed(upload))
             if self.terms.privacy.noisy:
@@ -150,6 +147,8 @@ class MemberAgent:
             raise MotifairError(OTHER_TERMS)
         if download.task not in (JOIN, JUDGE, TRAIN, FINISH, AGREE):
             raise MotifairError(f"there is no task '{download.task}'")
+        if download.task == JUDGE and not self.method.trial_rounds:
+            raise MotifairError("the terms ask nobody to judge models")
         receipt = (self.operator, download.receipt, download.head.encode())
         if self.operator and download.task in (TRAIN, FINISH) and not is_signed(*receipt):
             raise MotifairError(f"{OTHER_TERMS}: the ledger's head is not signed by the operator")
@@ -218,15 +217,13 @@ class MemberAgent:
         alone = self.agents.training_alone(stream_keys(trial_seed(self._number), [self.name], CPU))
         return train_alone(alone, initial, self.method.trial_rounds)[0]
 
-    def _judge(self, download: Download) -> tuple[Upload, AgentsState, Tensor]:
+    def _judge(self, download: Download) -> Upload:
         """Say how well models of peers do on this member's training graphs."""
         models, size = download.models, self.data.model.layout.size
         if models is None or models.ndim != 2 or models.shape[1] != size:
             raise MotifairError("the server sent models of another shape to judge")
         said = [torch.cat(self.agents.judge(m[None])) for m in torch.from_numpy(models.copy())]
-        upload = replace(self._blank(download), judgement=torch.stack(said).numpy())
-        state = self._start()
-        return upload, state, state.weights[:, self.shared]
+        return replace(self._blank(download), judgement=torch.stack(said).numpy())
 
     def _train(self, download: Download) -> tuple[Upload, AgentsState, Tensor]:
         before = self._adopted(download)

@@ -7,6 +7,7 @@ second training alone, leaves no doubt; what cannot be judged is said to be so.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -173,7 +174,7 @@ def _why(s: Statement, settled: Sequence[Payment], above: bool) -> str:
     side = "above" if above else "below"
     words = f"{_since(on_side, settled)} your value, with compensation, was {side} the average"
     if "value" not in s.parts:  # else the method has a rule of its own
-        measured = [ALIGNED[kind].replace("its updates", "your updates") for kind in s.alignments]
+        measured = [re.sub(r"\bits\b", "your", ALIGNED[kind]) for kind in s.alignments]
         measured += ["the variety of motifs in your graphs"] if "diversity" in s.parts else []
         words += f"; it measures {' and '.join(measured)}"
     fined = [p for p in settled if p.value < 0]
