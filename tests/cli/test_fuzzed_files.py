@@ -24,7 +24,7 @@ from motifair.consortium.terms import make_terms, read_terms
 from motifair.errors import MotifairError
 from motifair.graphs.read import Schema, read_graphs
 from motifair.graphs.tu import write_tu
-from motifair.statements.verification import verify_run
+from motifair.statements.verification import Head, verify_run
 
 CELLS = (
     None, "", "x", "{}", "[]", "null", "\x00", "9" * 30, -1, 0, 1, 2, 2**63 - 1, -(2**63), 1.5,
@@ -72,7 +72,7 @@ def use(place: Path) -> None:
     """Read all of a ledger; each way of using it may refuse it."""
     with open_ledger(place, write=False) as ledger:
         for run in ledger.runs():
-            refused_or_read(lambda run=run: verify_run(ledger, run, [(0, "x")]).to_json())
+            refused_or_read(lambda run=run: verify_run(ledger, run, [Head(0, "x", "")]).to_json())
         ways: list[Callable[[], Any]] = [
             lambda: balance(ledger), lambda: overview(ledger), lambda: to_frame(ledger),
             lambda: json.dumps(to_json(e for r in ledger.runs() for e in ledger.entries(r))),

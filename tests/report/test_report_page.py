@@ -12,7 +12,8 @@ import pytest
 from playwright.sync_api import Browser, Page
 from report_samples import made_up_chapter, made_up_source
 
-from motifair.config import make_config, read_settings
+from motifair.config import make_config
+from motifair.options import read_settings
 from motifair.report.page import html_page, write_report
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"

@@ -205,7 +205,8 @@ def test_stacks_find_what_single_federations_find_and_finished_ones_are_kept(
 
 
 def test_a_late_agent_has_rewired_graphs_first_and_its_own_later(tmp_path: Path) -> None:
-    chosen = settings(tmp_path)
+    # What graphs are worth is judged once, before the first round: without that, values follow.
+    chosen = settings(tmp_path, trial_rounds=0)
     plan = chosen.plan("planted", seed=3, splits=2, method="motifair", partition="iid")
     course = course_of_late(chosen, replace(plan, memory=2**40), "late", 2)  # all in one stack
     good = prepare(plan.config, split_data(plan, 1), seed=4)
@@ -244,7 +245,10 @@ def test_after_the_turn_agents_go_on_from_where_they_were(tmp_path: Path) -> Non
         good = prepare(plan.config, split_data(plan, 0), seed=3)
         bad = prepare(plan.config, damaged(good.split, 0, seed=3), seed=3)
         (found,) = run_stages(plan, [(bad, good)], (2,))
-        before, after = (Simulation(plan.config, m, device=CPU) for m in (bad, good))
+        # A model for judgement is trained no longer than the stage that follows.
+        first = replace(plan.config, rounds=2)
+        before = Simulation(first, bad, device=CPU)
+        after = Simulation(plan.config, good, device=CPU)
         state, losses = before.start(), []
         for round in range(1, 5):
             if round == 3:

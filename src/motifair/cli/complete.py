@@ -24,7 +24,8 @@ METHODS = (
 DATASETS = ("planted", "twitter-like", "PROTEINS", "DD", "IMDB-BINARY", "MUTAG", "DBLP_v1")
 STUDIES = (
     "datasets", "table2", "perturbed", "tradeoff", "payoff", "ablation", "lambda", "scale",
-    "contribution", "claims", "manipulation", "axioms", "inversion", "values", "search", "all",
+    "contribution", "claims", "pooled", "manipulation", "axioms", "inversion", "values", "search",
+    "all",
 )  # fmt: skip
 
 

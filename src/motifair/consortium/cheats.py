@@ -16,7 +16,11 @@ from motifair.consortium.terms import FederationTerms
 from motifair.mechanism.bounds import MAX_SIZE_RATIO, REJECTED, SHORTENED
 from motifair.methods import make_method
 
-MEASURED = {"default": {"profile": "default"}, "literal": {"profile": "paper"}}
+# The default was measured before models were judged by peers.
+MEASURED = {
+    "default": {"profile": "default", "trial_rounds": 0, "initial_value": "equal"},
+    "literal": {"profile": "paper"},
+}
 # Options that decide who is paid what; others change how well a model learns.
 DECISIVE = (
     "method", "alignment_of", "alignment_against", "alignment_rate", "corroboration", "evidence",
