@@ -24,6 +24,10 @@ from motifair.graphs.read import Schema
 from motifair.studies.attacks import ATTACKS
 
 
+# The packaged table is of the default before models were judged by peers.
+SINCE = {"trial_rounds", "initial_value"}
+
+
 def off(terms: FederationTerms) -> set[str]:
     return {d.setting.split(" = ")[0] for d in defences(terms) if not d.on}
 
@@ -43,7 +47,12 @@ def test_a_defence_is_on_or_off_as_the_terms_say(
     terms = terms_of(**options)
     assert off(terms) == missing
     named = {text.split(" = ")[0] for text in differences(terms, "default")}
-    assert named == set(options)
+    assert named == set(options) | SINCE
+
+
+def test_peers_judge_unless_the_terms_say_otherwise() -> None:
+    assert "alignment_against" not in off(terms_of())
+    assert "alignment_against" in off(terms_of(trial_rounds=0))
 
 
 def test_the_packaged_table_is_of_attacks_that_there_are() -> None:
@@ -58,7 +67,7 @@ def test_the_packaged_table_is_of_attacks_that_there_are() -> None:
 
 def test_what_pays_is_open_and_what_does_not_is_not() -> None:
     found = set(open_cheats("default")["attack"])
-    assert "two report full agreement" in found
+    assert "join as five" in found
     assert not {"send nothing", "update × 100", "renumber nodes"} & found
 
 
@@ -69,9 +78,13 @@ def test_the_command_reads_a_file_of_terms(tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, ["check", "--terms", str(path)])
     assert shown.exit_code == 0, shown.output
     assert "OFF  robust aggregation" in shown.output
-    assert "Not measured" not in shown.output
+    assert "Not measured: these terms have initial_value = evidence" in shown.output
     path.write_text(path.read_text().replace("max_size_ratio = 2.0", "max_size_ratio = 9.0"))
     shown = CliRunner().invoke(app, ["check", "--terms", str(path), "--json"])
     content = json.loads(shown.output)
-    assert content["differences"] == ["max_size_ratio = 9 (measured: 2)"]
+    assert content["differences"] == [
+        "initial_value = evidence (measured: equal)",
+        "trial_rounds = 100 (measured: 0)",
+        "max_size_ratio = 9 (measured: 2)",
+    ]
     assert content["open"][0]["verdict"] == "gains"

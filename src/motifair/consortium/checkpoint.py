@@ -21,7 +21,7 @@ from motifair.statements.entry import Entry
 
 logger = logging.getLogger(__name__)
 
-FORMAT = "motifair-position-3"
+FORMAT = "motifair-position-4"
 OLDER = "position.safetensors"  # the only position of formats 1 and 2
 KEPT = 3
 FIX = "an earlier one is used instead, if there is one"
