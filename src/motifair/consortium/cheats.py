@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 import pandas as pd
 
@@ -17,7 +19,7 @@ from motifair.mechanism.bounds import MAX_SIZE_RATIO, REJECTED, SHORTENED
 from motifair.methods import make_method
 
 # The default was measured before models were judged by peers.
-MEASURED = {
+MEASURED: Mapping[str, Mapping[str, Any]] = {
     "default": {"profile": "default", "trial_rounds": 0, "initial_value": "equal"},
     "literal": {"profile": "paper"},
 }

@@ -17,7 +17,7 @@ import numpy as np
 from motifair.consortium.agent_process import HANDLER, make_handler, settings_of, state_of
 from motifair.consortium.checkpoint import load_checkpoint
 from motifair.consortium.coordinator import Coordinator
-from motifair.consortium.keys import write_request
+from motifair.consortium.keys import signer, write_request
 from motifair.consortium.operate import progress, run_federation
 from motifair.consortium.operator_folder import OPERATOR, SERVER, OperatorFolder
 from motifair.consortium.rounds import RunDriver
@@ -160,10 +160,10 @@ def in_one_process(operator: OperatorFolder) -> list[Entry]:
         state.mkdir()
         write_atomic(state / "seed", (state_of(kit) / "seed").read_text())
         handlers[name] = make_handler(name, settings_of(kit, graphs_of(operator, name), state))
-    public = public_text(operator.signing_key())
-    coordinator = Coordinator(RUN, operator.terms, operator.keys(), public)
+    key = operator.signing_key()
+    coordinator = Coordinator(RUN, operator.terms, operator.keys(), public_text(key))
     with open_ledger(scratch / "ledger.sqlite", write=True) as ledger:
-        RunDriver(InProcess(handlers), coordinator, ledger, scratch / "run")()
+        RunDriver(InProcess(handlers), coordinator, ledger, scratch / "run", sign=signer(key))()
         return list(ledger.entries(RUN))
 
 

@@ -107,8 +107,8 @@ class Consortium:
             self.set(name, value)
         if private:
             path = self.folder / "federation.toml"
-            against = 'alignment_against = "all"\nsize = "claimed"\nrounds = '
-            path.write_text(path.read_text().replace("rounds = ", against) + PRIVACY)
+            against = '\nalignment_against = "all"\nsize = "claimed"\nrounds = '
+            path.write_text(path.read_text().replace("\nrounds = ", against) + PRIVACY)
         self.operator.provision()
         for name in self.operator.terms.members:
             own_key(self.operator.kit(name))
