@@ -23,7 +23,6 @@ from motifair.consortium.terms import FederationTerms
 from motifair.graphs.read import Schema
 from motifair.studies.attacks import ATTACKS
 
-
 # The packaged table is of the default before models were judged by peers.
 SINCE = {"trial_rounds", "initial_value"}
 
