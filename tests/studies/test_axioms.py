@@ -91,5 +91,5 @@ def test_the_study_says_which_axioms_hold(tmp_path: object) -> None:
     holds = found.set_index(["axiom", "rule"])["holds"]
     for axiom in KEPT:
         assert holds[axiom.__name__.replace("_", " "), "default"] == "yes"
-    assert holds["no gain splitting", "default"] == "no"
+    assert holds["no gain splitting", "0.1"] == "no"
     assert (found["tried"] == 2).all()

@@ -228,7 +228,10 @@ def test_a_late_agent_has_rewired_graphs_first_and_its_own_later(tmp_path: Path)
 
 
 def test_late_agents_are_followed_from_both_turning_points(tmp_path: Path, data_dir: Path) -> None:
-    chosen = Settings(tmp_path, splits=1, rounds=4, device="cpu", threads=1, data_dir=data_dir)
+    fixed = {"trial_rounds": 0}  # else the model for judgement is trained as long as the stage
+    chosen = Settings(
+        tmp_path, splits=1, rounds=4, device="cpu", threads=1, data_dir=data_dir, options=fixed
+    )
     courses, turns = payoff._courses(chosen, ("PROTEINS",))
     assert turns == {f"PROTEINS, one agent clean from round {n} on": n - 1 for n in (2, 3)}
     early, later = courses.values()

@@ -14,7 +14,7 @@ from motifair.consortium.store.lease import LedgerUnavailable
 from motifair.consortium.store.ledger import Ledger, open_ledger
 from motifair.errors import MotifairError
 from motifair.statements.entry import Entry
-from motifair.statements.verification import verify_run
+from motifair.statements.verification import Head, verify_run
 
 pytestmark = pytest.mark.kill
 
@@ -70,7 +70,7 @@ def test_kills_at_any_moment_lose_nothing_and_write_nothing_twice(postgres: Post
     assert failures > 0
     with open_ledger(place, write=False) as ledger:
         assert list(ledger.entries(RUN)) == entries
-        assert verify_run(ledger, RUN, [(e.number, e.hash) for e in entries]).fits
+        assert verify_run(ledger, RUN, [Head(e.number, e.hash) for e in entries]).fits
 
 
 def test_who_lost_the_lease_with_the_database_cannot_write_beside_its_successor(

@@ -11,7 +11,7 @@ from oracles.games import shapley_by_permutations
 from motifair.federation.loop import Stopped
 from motifair.studies.study import Settings
 from motifair.studies.values import study
-from motifair.studies.values.measures import RELIABILITY, rank_correlation, shares
+from motifair.studies.values.measures import OTHER_TEST, RELIABILITY, rank_correlation, shares
 from motifair.studies.values.truth import TRUTHS, banzhaf, leave_one_out, shapley
 from motifair.studies.values.valuations import VALUATIONS
 
@@ -68,7 +68,7 @@ def test_a_small_study_has_every_valuation_and_continues(small: Settings) -> Non
     result = study.run(small)
     scenarios = result.tables["scenarios"]
     paid = {f"pay of {name}" for name in study.METHODS}
-    assert set(scenarios["valuation"]) == {RELIABILITY, *VALUATIONS, *paid}
+    assert set(scenarios["valuation"]) == {RELIABILITY, OTHER_TEST, *VALUATIONS, *paid}
     assert set(scenarios["scenario"]) == {"sizes", "inverted"}
     assert scenarios["rank"].between(-1, 1).all()
     utilities = result.raw["utilities"]
