@@ -108,16 +108,18 @@ def taken_over(simulation: Simulation, state: FederationState) -> FederationStat
     """Return the state with which the same agents continue on other graphs.
 
     Other graphs have other motifs, so prototypes are aggregated again, as before round 1 but with
-    the current values.
+    the current values; and what they are worth is found anew, as if peers judged once more.
     """
-    blank = simulation.server.start(state.server.weights)
+    judged = simulation.judgement() if simulation.method.trial_rounds else None
+    blank = simulation.server.start(state.server.weights, judged=judged)
     prototypes, active = blank.prototypes, blank.active
     if simulation.method.uses_prototypes:
         local = simulation.agents.prototypes(state.agents)
         prototypes, active = simulation.server.share_prototypes(
             local, state.server.value, prototypes, active
         )
-    return replace(state, server=replace(state.server, prototypes=prototypes, active=active))
+    server = replace(state.server, worth=blank.worth, prototypes=prototypes, active=active)
+    return replace(state, server=server)
 
 
 class _Save(Callback):
