@@ -55,7 +55,10 @@ def test_only_a_run_that_waits_for_nobody_is_given_up(operator: Any, tmp_path: P
     detector.since -= 61
     with LiveStatusWriter(tmp_path / LIVE) as live:
         live.started(3, NAMES, 30.0)
-        live._write(quiet=True)
+        end = time.monotonic() + 10
+        while operate._open_exchange(operator, "r") is None:  # written by a thread
+            assert time.monotonic() < end
+            time.sleep(0.01)
         detector.check("")
     detector.since -= 61
     with pytest.raises(MotifairError, match="no progress since round 0 for 60 seconds"):
