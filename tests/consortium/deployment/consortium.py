@@ -21,6 +21,7 @@ from motifair.cli.app import app
 from motifair.consortium.agent_process import HANDLER, make_handler, own_key, settings_of
 from motifair.consortium.coordinator import Coordinator
 from motifair.consortium.demo import graphs_of, prepare
+from motifair.consortium.keys import signer
 from motifair.consortium.operate import run_federation, status
 from motifair.consortium.operator_folder import SERVER, OperatorFolder
 from motifair.consortium.rounds import RunDriver
@@ -221,10 +222,10 @@ class Consortium:
             (state / "seed").write_text((self.state(name) / "seed").read_text())
             settings = settings_of(operator.kit(name), self.graphs(name), state)
             handlers[name] = make_handler(name, settings)
-        public = public_text(operator.signing_key())
-        coordinator = Coordinator(run, operator.terms, operator.keys(), public)
+        key = operator.signing_key()
+        coordinator = Coordinator(run, operator.terms, operator.keys(), public_text(key))
         with open_ledger(scratch / "ledger.sqlite", write=True) as ledger:
-            RunDriver(InProcess(handlers), coordinator, ledger, scratch / "run")()
+            RunDriver(InProcess(handlers), coordinator, ledger, scratch / "run", sign=signer(key))()
             return list(ledger.entries(run))
 
     def models(self, run: str, root: Path) -> dict[str, bytes]:
