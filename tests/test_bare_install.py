@@ -85,7 +85,8 @@ def small(words: list[str]) -> list[str]:
     """
     text = " ".join([*words, *SMALL.get(words[0], [])]).replace("runs/...", "runs/first")
     if words[0] in ("run", "compare"):
-        text = re.sub(r"--dataset [\w-]+(,[\w-]+)+", "--dataset MUTAG", text)
+        text = re.sub(r"--dataset [^\s,]+(,[^\s,]+)+", "--dataset MUTAG", text)
+        text = text.replace(" --set spaces=own", "")
         text = re.sub("PROTEINS|IMDB-BINARY", "MUTAG", text)
     if words[0] == "resume":  # a run shorter than its trial cannot be extended
         text = re.sub(r" --rounds \d+", "", text)
