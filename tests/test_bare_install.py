@@ -85,8 +85,10 @@ def small(words: list[str]) -> list[str]:
     """
     text = " ".join([*words, *SMALL.get(words[0], [])]).replace("runs/...", "runs/first")
     if words[0] in ("run", "compare"):
-        text = re.sub(r"--dataset [^\s,]+(,[^\s,]+)+", "--dataset MUTAG", text)
-        text = text.replace(" --set spaces=own", "")
+        several = re.search(r"--dataset ([^\s,]+,\S+)", text)
+        if several and "--out" not in text:  # only one dataset is here
+            text = text.replace(several[1], "MUTAG").replace(" --set spaces=own", "")
+            text += f" --out runs/several-{sum(map(ord, several[1]))}-{words[0]}"
         text = re.sub("PROTEINS|IMDB-BINARY", "MUTAG", text)
     if words[0] == "resume":  # a run shorter than its trial cannot be extended
         text = re.sub(r" --rounds \d+", "", text)
