@@ -88,7 +88,7 @@ def small(words: list[str]) -> list[str]:
         several = re.search(r"--dataset ([^\s,]+,\S+)", text)
         if several and "--out" not in text:  # only one dataset is here
             text = text.replace(several[1], "MUTAG").replace(" --set spaces=own", "")
-            text += f" --out runs/several-{sum(map(ord, several[1]))}-{words[0]}"
+            text += f" --out runs/several-{sum(map(ord, text))}-{words[0]}"
         text = re.sub("PROTEINS|IMDB-BINARY", "MUTAG", text)
     if words[0] == "resume":  # a run shorter than its trial cannot be extended
         text = re.sub(r" --rounds \d+", "", text)
