@@ -87,8 +87,7 @@ def test_a_stack_is_judged_as_one_by_one(said: Said, federations: int) -> None:
 @given(judgements(least=3), st.floats(0.1, 10))
 def test_a_judge_with_hard_graphs_counts_against_nobody(said: Said, harder: float) -> None:
     loss, told, graphs = said
-    before = quality(loss, told, graphs)
-    loss = (loss * 1).clamp(min=0.1)
+    loss = loss.clamp(min=0.1)
     before = quality(loss, told, graphs)
     loss[:, 0] *= harder
     after = quality(loss.clamp(min=1e-2), told, graphs)
