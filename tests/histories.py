@@ -76,6 +76,7 @@ class Naive:
     alignment: dict[str, Fraction] = field(default_factory=dict)
     diversity: dict[str, Fraction] = field(default_factory=dict)
     raised: dict[str, Fraction] = field(default_factory=dict)
+    seen: set[str] = field(default_factory=set)
 
     @property
     def parts(self) -> tuple[dict[str, Fraction], ...]:
@@ -99,11 +100,31 @@ class Naive:
             for name in stay:
                 part[name] = part[name] * rest / kept if kept > 0 else Fraction(0)
             part.update(dict.fromkeys(new, Fraction(0)))
+        self.seen &= set(stay)
         for name in members if kept <= 0 else new:
             self.initial[name] = Fraction(1, len(members))
 
+    def begin(self, new: Mapping[str, tuple[Fraction, Fraction, Fraction]], rest: Fraction) -> None:
+        """Give members without evidence so far what theirs is of the others', or leave all."""
+        evidence = {n: sum(parts, Fraction(0)) for n, parts in new.items()}
+        known = [n for n in new if n in self.seen]
+        said = sum((evidence[n] for n in known or new), Fraction(0))
+        worth = sum((self.value(n) for n in known), Fraction(0)) if known else said
+        if said <= 0 or worth <= 0:
+            return
+        total = sum(
+            self.value(n) if n in known else worth / said * evidence[n] for n in sorted(new)
+        )
+        if total <= 0:
+            return
+        for n, parts in new.items():
+            for part, x in zip(self.parts[1:], parts, strict=True):
+                old = part[n] if n in known else worth / said * x
+                part[n] = old * rest / total
+            self.initial[n] = self.initial[n] * rest / total if n in known else Fraction(0)
+
     def step(
-        self, phi: Mapping[str, float], d: Mapping[str, float], c: Mapping[str, object], round_: int
+        self, phi: Mapping[str, float], d: Mapping[str, float], c: Mapping[str, object]
     ) -> None:
         """E9 among the members with an alignment."""
         there = sorted(phi)
@@ -120,13 +141,15 @@ class Naive:
             return {n: Fraction(x) for n, x in zip(there, judged, strict=True)}
 
         whole, aligned = evidence(float(str(c["diversity_weight"]))), evidence(0.0)
-        if round_ == 1 and c["initial_value"] == "evidence" and sum(whole.values()) > 0:
-            kept = 0
         half = sum(abs(x) for x in whole.values()) / 2
         lift = max(half - sum(whole.values()), Fraction(0)) / len(there)
         total = kept + rate * sum(whole[n] + lift for n in there)
         if total == 0:
+            self.seen |= set(there)
             return
+        if c["initial_value"] == "evidence":
+            self.begin({n: (aligned[n], whole[n] - aligned[n], lift) for n in there}, rest)
+        self.seen |= set(there)
         for n in there:
             self.initial[n] = kept * self.initial[n] / total
             self.alignment[n] = (kept * self.alignment[n] + rest * rate * aligned[n]) / total
@@ -159,7 +182,7 @@ def true_history(random: Random, low: float = -0.3) -> tuple[list[Entry], list[N
             there = [n for n in members if random.random() < 0.8]
             phi = {n: round(random.uniform(low, 1), 6) for n in there}
             if phi and sum((naive.value(n) for n in there), Fraction(0)) > 0:
-                naive.step(phi, d, config, len(states) + 1)
+                naive.step(phi, d, config)
             else:
                 phi = {}
             lines = [
@@ -171,5 +194,5 @@ def true_history(random: Random, low: float = -0.3) -> tuple[list[Entry], list[N
             ]  # fmt: skip
             entries.append(books.settle(lines))
             books.add(entries[-1])
-            states.append(Naive(*(dict(part) for part in naive.parts)))
+            states.append(Naive(*(dict(part) for part in naive.parts), set(naive.seen)))
     return entries, states

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -11,6 +13,7 @@ from oracles import belief, naive
 from torch_geometric.data import Data
 
 from motifair.config import Config, make_config
+from motifair.evaluation.own_weight import held_back
 from motifair.federation.agents import own_seed
 from motifair.federation.history import History
 from motifair.federation.loop import run_rounds
@@ -195,7 +198,7 @@ def oracle_run(simulation: Simulation, kind: str, dtype: torch.dtype) -> list[na
     run = {
         "motifair": partial(
             naive.federate,
-            own=oracle_start(simulation, simulation.own_initial[0], own_seed(seed), dtype),
+            own=oracle_own(simulation, own_seed(seed), dtype),
             trial=oracle_start(
                 simulation,
                 simulation.model.layout.initial(trial_seed(seed), dtype),
@@ -215,6 +218,18 @@ def oracle_run(simulation: Simulation, kind: str, dtype: torch.dtype) -> list[na
         mask_fn=together.mask_fn,
         order_fn=together.order_fn,
     )
+
+
+def oracle_own(simulation: Simulation, seed: int, dtype: torch.dtype) -> naive.Start:
+    """What own models start from and draw, and the graphs that are held back from them."""
+    start = oracle_start(simulation, simulation.own_initial[0], seed, dtype)
+    if simulation.config.own_prior == math.inf:
+        return start
+    members = simulation.members[0]
+    names = members.split.names
+    each = zip(names, stream_keys(seed, names, CPU), members.train, strict=True)
+    held = {name: held_back(key, len(shard))[0].tolist() for name, key, shard in each}
+    return replace(start, held=held)
 
 
 def oracle_start(

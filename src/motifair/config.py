@@ -235,8 +235,8 @@ class Config:
     )
     initial_value: str = option(
         "equal",
-        "values after the first round: moved from `equal` ones, so that every name begins with the "
-        "same, or by the `evidence` of that round alone",
+        "what an agent's value begins with: 1/N, `equal` for every name, or what its first "
+        "`evidence` is of the others'",
         choices=("equal", "evidence"),
     )
     trial_rounds: int = option(
@@ -288,7 +288,13 @@ class Config:
         "updates in it",
         choices=("mean", "typical"),
     )
-    beta: float = option(1.0, "fairness temperature [β], may be inf", above=0)
+    beta: float = option(1.0, "fairness temperature [β], may be inf", above=0, infinite=True)
+    reward_for: str = option(
+        "value",
+        "what β multiplies: an agent's `value`, as E3 has it, or its `relative-value`, that over "
+        "half an equal share",
+        choices=("value", "relative-value"),
+    )
     mask_scope: str = option(
         "global",
         "components that a mask ranks: of the whole update (`global`), or tensor by tensor "
@@ -305,6 +311,14 @@ class Config:
     reward_step: float = option(1.0, "step along the reward [s]", above=0)
     own_weight: float = option(
         0.0, "share of a model trained alone in what an agent predicts [η]", least=0, below=1
+    )
+    own_prior: float = option(
+        math.inf,
+        "graphs that `own_weight` counts for where each agent chooses that share itself, by how "
+        "well both models predict a fifth of its training graphs, which its own is not trained on; "
+        "inf fixes it",
+        least=0,
+        infinite=True,
     )
     # Prototypes
     prototype_distance: str = option(
@@ -389,9 +403,9 @@ class Config:
     def to_json(self) -> dict[str, Any]:
         """Return all options as values that JSON can hold, infinity as `"inf"`.
 
-        `scenario` and `model` only where they are set, `initial_value`, `trial_rounds` and
-        `bounded` only where they are not as in profile `paper`, and `bounded` only where it is
-        read: the digests of other configurations, with their checkpoints, stay the same.
+        `scenario` and `model` only where they are set, options that came after 0.1 only where they
+        are not as in profile `paper`, and `bounded` only where it is read: the digests of other
+        configurations, with their checkpoints, stay the same.
         """
         values = {**asdict(self), **dict(self.component_options)}
         del values["component_options"]
@@ -399,7 +413,7 @@ class Config:
             del values["scenario"]
         if not self.model:
             del values["model"]
-        for name in ("initial_value", "trial_rounds", "bounded"):
+        for name in ("initial_value", "trial_rounds", "bounded", "reward_for", "own_prior"):
             if self.profile == "paper" and values[name] == OPTIONS[name].default:
                 del values[name]
         if not self._reads_bounded():
@@ -451,7 +465,9 @@ PROFILES: Mapping[str, Mapping[str, Any]] = {
         "diversity_weight": 0.0,
         "aggregation": "trusted",
         "aggregate_length": "typical",
-        "own_weight": 0.48,
+        "reward_for": "relative-value",
+        "own_weight": 0.3,
+        "own_prior": 4.0,
         "prototype_distance": "unit",
         "prototype_reduce": "mean",
     },

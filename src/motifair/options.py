@@ -31,14 +31,16 @@ def option(
     least: float | None = None,
     most: float | None = None,
     below: float | None = None,
+    infinite: bool = False,
 ) -> Any:
     """Declare an option of the configuration or of a component: default, help and range.
 
-    `others` says that an option takes other values than its choices, too.
+    `others` says that an option takes other values than its choices, too, `infinite` that it may
+    be infinite.
     """
     limits = {"above": above, "least": least, "most": most, "below": below}
-    rule = {"help": help, "choices": choices, "others": others, **limits}
-    return field(default=default, metadata=rule)
+    rule = {"help": help, "choices": choices, "others": others, "infinite": infinite}
+    return field(default=default, metadata={**rule, **limits})
 
 
 def read_settings(path: Path) -> dict[str, Any]:
@@ -114,5 +116,5 @@ def check_range(name: str, value: Any, rule: Mapping[str, Any]) -> None:
     limits = {k: rule[k] for k in LIMITS if rule[k] is not None}
     if not all(LIMITS[k][1](value, limit) for k, limit in limits.items()):
         raise MotifairError(f"{name} must be {range_in_words(rule)}, not {value}.")
-    if value == math.inf and name != "beta":
+    if value == math.inf and not rule["infinite"]:
         raise MotifairError(f"{name} must be a finite number.")

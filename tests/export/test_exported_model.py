@@ -79,7 +79,7 @@ def test_half_of_two_models_is_refused(half: str, tmp_path: Path) -> None:
         load_model(folder)
 
 
-@pytest.mark.parametrize("share", [1.0, 7, -0.1, float("nan"), None, "much"])
+@pytest.mark.parametrize("share", [1.1, 7, -0.1, float("nan"), None, "much"])
 def test_a_share_of_the_own_model_that_is_none_is_refused(share: object, tmp_path: Path) -> None:
     folder = saved(tmp_path / "m", GRAPHS, own_weight=0.4)
     change_card(folder, own_weight=share)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +66,9 @@ def test_every_model_is_as_accurate_as_its_card_and_the_run_say(
             assert found == pytest.approx(whole) == load_model(server).card["accuracy"]
 
 
-def test_an_agents_two_models_are_those_of_the_run(tmp_path: Path) -> None:
-    options = {**QUICK, "own_weight": 0.7}
+@pytest.mark.parametrize("prior", [math.inf, 4.0])
+def test_an_agents_two_models_are_those_of_the_run(prior: float, tmp_path: Path) -> None:
+    options = {**QUICK, "own_weight": 0.7, "own_prior": prior}
     run("planted", out=tmp_path / "run", method="motifair", **options)
     made = export_run(tmp_path / "run", tmp_path / "models")
     path = tmp_path / "run" / "checkpoint" / "split-000-method.safetensors"
@@ -77,7 +79,10 @@ def test_an_agents_two_models_are_those_of_the_run(tmp_path: Path) -> None:
         assert found.own is not None
         assert torch.equal(found.weights, agents.weights[a])
         assert torch.equal(found.own, agents.own.weights[a])
-        assert found.own_weight == 0.7
+        assert found.own_weight == pytest.approx(0.7) or prior < math.inf
+        assert 0 < found.own_weight < 1
+    shares = {load_model(folder).own_weight for folder in made[:4]}
+    assert (len(shares) > 1) == (prior < math.inf)
 
 
 def test_training_alone_has_no_server(tmp_path: Path) -> None:

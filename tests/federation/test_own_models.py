@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from deployed import NAMES, World, away, terms_of
 from worlds import CPU, simulate, small_config, small_split
 
 from motifair.consortium.wire import Download, unseal
+from motifair.evaluation.own_weight import held_back
 from motifair.federation import cuda_graph
 from motifair.federation.agents import AgentsState, own_seed
 from motifair.federation.members import prepare
@@ -25,6 +27,7 @@ from motifair.federation.state import (
     read_agents,
     save_state,
 )
+from motifair.learning.randomness import stream_keys
 
 ME = "bank-d"
 CASES: dict[str, dict[str, Any]] = {
@@ -54,7 +57,7 @@ def assert_same(ours: AgentsState, theirs: AgentsState) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_own_models_are_those_of_agents_that_train_alone(case: str) -> None:
-    config = small_config(rounds=4, **CASES[case])
+    config = small_config(rounds=4, own_prior=math.inf, **CASES[case])
     split = small_split(config)
     _, ours, _ = simulate(config, split, dtype=torch.float32)
     training = {k: v for k, v in CASES[case].items() if k not in ("method", "share", "own_weight")}
@@ -63,6 +66,36 @@ def test_own_models_are_those_of_agents_that_train_alone(case: str) -> None:
     for a, b in zip(ours, theirs, strict=True):
         assert_same(own_of(a), b.agents)
     assert not torch.equal(ours[-1].agents.weights, own_of(ours[-1]).weights)
+
+
+def test_own_models_do_not_see_the_graphs_that_their_weight_is_chosen_on() -> None:
+    config = small_config(rounds=3)
+    split = small_split(config)
+    simulation, ours, _ = simulate(config, split, dtype=torch.float32)
+    keys = stream_keys(own_seed(5), split.names, CPU)
+    members = simulation.members[0]
+    parts = [held_back(key, len(s)) for key, s in zip(keys, members.train, strict=True)]
+    counts = [(len(held), len(s) // 5) for (held, _), s in zip(parts, members.train, strict=True)]
+    assert all(a == b for a, b in counts)
+    assert max(counts)[0] > 1
+    alone = small_config(rounds=3, method="self-train")
+    each = zip(members.train, parts, strict=True)
+    left = tuple(s.select(rest.numpy()) for s, (_, rest) in each)
+    fewer = replace(prepare(alone, split, seed=own_seed(5)), train=left)
+    theirs = Simulation(alone, fewer, device=CPU)
+    state = theirs.start()
+    for _ in range(3):
+        state, _ = theirs.round(state)
+    assert_same(own_of(ours[-1]), state.agents)
+
+
+@pytest.mark.parametrize("prior", [2.0, 1e9])
+def test_where_graphs_say_nothing_the_weight_of_an_own_model_is_the_usual_one(prior: float) -> None:
+    config = small_config(rounds=1, own_prior=prior, own_weight=0.3)
+    simulation, states, _ = simulate(config, small_split(config))
+    agents = states[-1].agents
+    twice = replace(agents, own=replace(own_of(states[-1]), weights=agents.weights))
+    assert np.allclose(simulation.agents.own_weights(twice), 0.3, atol=1e-6)
 
 
 def test_own_models_share_no_random_bit_with_the_federation_or_a_training_alone() -> None:
@@ -141,6 +174,8 @@ def test_nearly_all_of_ones_own_predicts_as_training_alone_and_nearly_nothing_as
     split = small_split(small_config(test_fraction=0.4, **options))
 
     def reached(seed: int = 5, **more: Any) -> np.ndarray:
+        if "own_weight" in more:
+            more["own_prior"] = math.inf
         config = small_config(test_fraction=0.4, **options, **more)
         return simulate(config, split, seed=seed)[2].columns["accuracy"]
 

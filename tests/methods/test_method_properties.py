@@ -222,7 +222,9 @@ def test_without_value_in_the_sum_even_an_agent_of_no_value_weighs_by_its_size(
 def test_the_guard_of_e9_is_an_option_and_the_paper_has_none(profile: str, guarded: bool) -> None:
     alignment = torch.tensor([0.9, 0.2, -0.5, -0.4], dtype=torch.float64)  # Σφ = 0.2 < ½Σ|φ| = 1
     view = seen(torch.eye(4).double(), rounds=1)
-    options = {"profile": profile, "diversity_weight": 0.0, "value_rate": 0.05}
+    options = {
+        "profile": profile, "diversity_weight": 0.0, "value_rate": 0.05, "initial_value": "equal",
+    }  # fmt: skip
     for guard in (None, True, False):
         given = {} if guard is None else {"value_guard": guard}
         config = make_config({**options, **given})

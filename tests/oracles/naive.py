@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -90,6 +90,7 @@ CHOICES = {
     "size": ("claimed", "believed"),
     "aggregate_length": ("mean", "typical"),
     "mask_scope": ("global", "layer"),
+    "reward_for": ("value", "relative-value"),
     "prototype_distance": ("l2", "unit"),
     "prototype_reduce": ("sum", "mean"),
 }
@@ -123,7 +124,9 @@ class Options:
     mask_scope: str = "global"
     retention: float = 0.0
     reward_step: float = 1.0
+    reward_for: str = "value"
     own_weight: float = 0.0
+    own_prior: float = math.inf
     prototype_distance: str = "l2"
     prototype_reduce: str = "sum"
     prototype_weight: float = 0.1
@@ -164,11 +167,14 @@ class RoundRecord:
 
 @dataclass(frozen=True)
 class Start:
-    """What a training starts from and draws: initial weights, dropout masks, orders of graphs."""
+    """What a training starts from and draws: initial weights, dropout masks, orders of graphs, and
+    which graphs of each agent it is not trained on.
+    """
 
     initial: Mapping[str, Tensor]
     mask_fn: MaskFn | None
     order_fn: OrderFn | None
+    held: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 def flatten(tensors: Iterable[Tensor]) -> Tensor:
@@ -227,6 +233,36 @@ def mixed_accuracy(
                 mixture[label] += share * math.exp(log_prob)
         right += mixture.index(max(mixture)) == int(graph.y)
     return right / len(graphs)
+
+
+def chosen_share(
+    together: Tensor,
+    own: Tensor,
+    initial: Mapping[str, Tensor],
+    graphs: Sequence[Data],
+    options: Options,
+) -> float:
+    """The eta of 0, 1/40, ..., 1 that maximises, over the graphs that were held back,
+
+    sum log((1 - eta) p + eta p_own) + prior (eta_0 log eta + (1 - eta_0) log(1 - eta)).
+    """
+    chances = []
+    for weights in (together, own):
+        model = build_model(initial, weights.dtype).eval()
+        assign(model.parameters(), weights)
+        with torch.no_grad():
+            logs = [model(collate([g], weights.dtype))[0][0, int(g.y)].item() for g in graphs]
+        chances.append([math.exp(log) for log in logs])
+    usual, prior = options.own_weight, options.own_prior
+    scores = {}
+    for k in range(1, 40):  # at the ends the prior is minus infinity
+        eta = k / 40
+        likelihood = sum(
+            math.log(max((1 - eta) * p + eta * q, 1e-6)) for p, q in zip(*chances, strict=True)
+        )
+        expected = usual * math.log(eta) + (1 - usual) * math.log(1 - eta)
+        scores[eta] = likelihood + prior * expected
+    return max(scores, key=lambda eta: scores[eta])
 
 
 def collate(graphs: Sequence[Data], dtype: torch.dtype) -> Batch:
@@ -623,7 +659,7 @@ def updated_values(
     lift = (total - sum(x)) / len(x)
     rate = options.value_rate
     old = 1.0 if options.value_update == "additive" else 1.0 - rate
-    if nothing_kept and sum(x) > 0:
+    if nothing_kept and total > 0:
         old = 0.0
     if old + rate * total == 0:
         return list(values)
@@ -662,10 +698,15 @@ def stretched(
     return update * min(typical / length, 3.0) ** (1 / taken)
 
 
-def reward_ratios(values: Sequence[float], beta: float) -> list[float]:
-    """q_i = max(0, tanh(beta r_i)) / max_j tanh(beta r_j); beta = inf: 1 iff r_i > 0."""
+def reward_ratios(values: Sequence[float], beta: float, *, relative: bool = False) -> list[float]:
+    """q_i = max(0, tanh(beta r_i)) / max_j tanh(beta r_j); beta = inf: 1 iff r_i > 0.
+
+    Relative to half an equal share, 2 N r_i takes the place of r_i.
+    """
     if math.isinf(beta):
         return [1.0 if value > 0 else 0.0 for value in values]
+    if relative:
+        values = [2 * len(values) * value for value in values]
     best = max(math.tanh(beta * value) for value in values)
     return [relu(math.tanh(beta * value)) / best for value in values]
 
@@ -736,12 +777,17 @@ def federate(
     Adoption is w_i = w_old + retention * Delta_i + reward_step * g_i on the shared parameters, or
     the trained weights where g_i keeps nothing; w_S += reward_step * u_N. If own_weight > 0 every
     agent trains another model alone, on the supervised loss, from another start, and predicts with
-    (1 - own_weight) p + own_weight p_own. With coverage, and all parameters shared, a graph is
-    worth what the others say of a model that its agent trains alone before, from a third start.
+    (1 - own_weight) p + own_weight p_own; with a finite own_prior it trains it without the graphs
+    that it holds back, and chooses the weight on these. With coverage, and all parameters shared, a
+    graph is worth what the others say of a model that its agent trains alone before, from a third
+    start.
     """
     learners = [Learner(agent, initial, options, dtype) for agent in agents]
+    held = [[agent.train[k] for k in own.held.get(agent.name, ())] for agent in agents]
     alone = [
-        Learner(agent, own.initial, options, dtype) for agent in agents if options.own_weight > 0
+        Learner(without(agent, own.held.get(agent.name, ())), own.initial, options, dtype)
+        for agent in agents
+        if options.own_weight > 0
     ]
     sizes = [float(len(agent.train)) for agent in agents]
     believed = [agent.believed for agent in agents] if options.size == "believed" else sizes
@@ -810,7 +856,8 @@ def federate(
         prototypes = aggregated_prototypes(local, values, prototypes)
 
         kept = []
-        for i, ratio in enumerate(reward_ratios(values, options.beta)):
+        relative = options.reward_for == "relative-value"
+        for i, ratio in enumerate(reward_ratios(values, options.beta, relative=relative)):
             reward, count = masked(update, ratio, lengths)
             kept.append(count)
             if count > 0:
@@ -834,7 +881,11 @@ def federate(
                 global_prototypes=prototypes,
                 own={ln.agent.name: flatten(ln.model.parameters()) for ln in alone},
                 accuracy=[
-                    mixed_accuracy(predictors(i, learners, alone, options), initial, agent.test)
+                    mixed_accuracy(
+                        predictors(i, learners, alone, options, initial, held[i]),
+                        initial,
+                        agent.test,
+                    )
                     for i, agent in enumerate(agents)
                 ],
             )
@@ -842,15 +893,29 @@ def federate(
     return records
 
 
+def without(agent: Agent, held: Sequence[int]) -> Agent:
+    """The agent without some of its train graphs, for a training that reads no motifs."""
+    kept = [graph for k, graph in enumerate(agent.train) if k not in set(held)]
+    return replace(agent, train=kept, motifs={})
+
+
 def predictors(
-    i: int, learners: Sequence[Learner], alone: Sequence[Learner], options: Options
+    i: int,
+    learners: Sequence[Learner],
+    alone: Sequence[Learner],
+    options: Options,
+    initial: Mapping[str, Tensor],
+    held: Sequence[Data],
 ) -> list[tuple[float, Tensor]]:
     """What agent i predicts with: (share, weights) of each of its models."""
     together = flatten(learners[i].model.parameters())
     if not alone:
         return [(1.0, together)]
     own = flatten(alone[i].model.parameters())
-    return [(1 - options.own_weight, together), (options.own_weight, own)]
+    share = options.own_weight
+    if not math.isinf(options.own_prior):
+        share = chosen_share(together, own, initial, held, options)
+    return [(1 - share, together), (share, own)]
 
 
 def self_train(

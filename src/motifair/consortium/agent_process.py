@@ -191,7 +191,7 @@ def _export(agent: MemberAgent, download: Download, upload: Upload) -> None:
     _, state = agent.state(download.run)
     own = None
     if state.own is not None:
-        own = state.own.weights[0], agent.method.own_weight
+        own = state.own.weights[0], float(agent.agents.own_weights(state)[0])
     card = {
         "method": agent.terms.config.method,
         "agent": agent.name,

@@ -20,16 +20,18 @@ def outputs(
     weights: Tensor,
     batch: Batch,
     own: Tensor | None = None,
-    own_weight: float = 0.0,
+    own_weight: Tensor | float = 0.0,
 ) -> Tensor:
     """Return what agents predict for every graph, without dropout, `(R, D) -> (R, G, outputs)`.
 
     Probabilities of classes or binary tasks, or standardised numbers. If agents have own models
-    `own (R, D)`, both are mixed: (1 − η)·p + η·p_own, with η the `own_weight`.
+    `own (R, D)`, both are mixed: (1 − η)·p + η·p_own, with η the `own_weight`, of each agent `(R,)`
+    or of all.
     """
     mixed = model.predicted(model.forward(weights, batch)[1])
     if own is not None:
-        mixed = torch.lerp(mixed, outputs(model, own, batch), own_weight)
+        each = torch.as_tensor(own_weight, dtype=mixed.dtype, device=mixed.device)
+        mixed = torch.lerp(mixed, outputs(model, own, batch), each.view(-1, 1, 1))
     return mixed
 
 

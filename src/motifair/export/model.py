@@ -146,8 +146,8 @@ def load_model(folder: str | Path, module: Any = None) -> Exported:
         tensors = load(content)
         weights = _row(model, {n: t for n, t in tensors.items() if not n.startswith(OWN)})
         own = None
-        if not 0 <= float(card["own_weight"]) < 1:
-            raise ValueError("own_weight is not at least 0 and less than 1")
+        if not 0 <= float(card["own_weight"]) <= 1:
+            raise ValueError("own_weight is not between 0 and 1")
         if float(card["own_weight"]) > 0:
             own = _row(
                 model, {n.removeprefix(OWN): t for n, t in tensors.items() if n.startswith(OWN)}

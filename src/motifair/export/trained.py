@@ -47,6 +47,10 @@ class TrainedSplit:
         seed = self.plan.config.seed + self.number
         return prepare(self.plan.config, split_data(self.plan, self.number), seed=seed)
 
+    @cached_property
+    def _simulation(self) -> Simulation:
+        return Simulation(self.plan.config, self.members, device=self.state.agents.weights.device)
+
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the agents, and `server` if the method has a global model."""
@@ -61,16 +65,16 @@ class TrainedSplit:
 
     def model(self, name: str) -> Model:
         """Return the model of an agent or of the server, by name."""
-        config, agents = self.plan.config, self.state.agents
+        agents = self.state.agents
         self.members.model.layout.check(agents.weights)
         if name == SERVER:
-            simulation = Simulation(config, self.members, device=agents.weights.device)
-            weights = simulation.global_weights(self.state)[0]
+            weights = self._simulation.global_weights(self.state)[0]
             return Model(name, weights, float(self.history.global_accuracy[-1]))
         a, own = self.history.names.index(name), None
         whole, layout = self.members.model.layout, self.own(name).model.layout
         if agents.own is not None:
-            own = whole.fit(agents.own.weights[a], layout), make_method(config).own_weight
+            weight = self._simulation.agents.own_weights(agents)[a]
+            own = whole.fit(agents.own.weights[a], layout), float(weight)
         accuracy = float(self.history.columns["accuracy"][-1, a])
         return Model(name, whole.fit(agents.weights[a], layout), accuracy, own)
 

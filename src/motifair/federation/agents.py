@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -12,9 +13,10 @@ from torch import Tensor
 
 from motifair.config import Config
 from motifair.evaluation.accuracy import constant, outputs, scores
+from motifair.evaluation.own_weight import held_back, own_weights
 from motifair.federation.parallel import Done, ParallelTraining, Work
 from motifair.federation.protocol import Downloads, Uploads
-from motifair.graphs.batch import Shard, collate
+from motifair.graphs.batch import Batch, Shard, collate
 from motifair.graphs.graph_set import ranges
 from motifair.graphs.task import Task
 from motifair.kernels import norms
@@ -112,12 +114,32 @@ class Agents:
         self.entry_order = torch.as_tensor(np.concatenate(entries), device=device).argsort()
         self.threads = min(threads, len(stacks))
         self.parallel = self._parallel()
-        self.alone = self.training_alone(own_keys) if method.own_weight else None
+        self.alone: Agents | None = None
+        self.held: list[Batch | None] = [None] * len(stacks)
+        if method.own_weight and method.own_prior == math.inf:
+            self.alone = self.training_alone(own_keys)
+        elif method.own_weight:
+            parts = [held_back(key, len(s)) for key, s in zip(own_keys, train, strict=True)]
+            held, rest = (
+                [s.select(p[k].numpy()) for s, p in zip(train, parts, strict=True)] for k in (0, 1)
+            )
+            self.alone = self.training_alone(
+                own_keys,
+                [Loader([rest[r] for r in rows], batch_size, device, dtype) for rows in stacks],
+            )
+            self.held = [
+                collate([held[r] for r in rows], device, dtype, layers=still)
+                if any(len(held[r]) for r in rows)
+                else None
+                for rows in stacks
+            ]
 
-    def training_alone(self, keys: Tensor) -> Agents:
-        """Return the same agents on the same graphs, training alone with other random bits."""
+    def training_alone(self, keys: Tensor, loaders: list[Loader] | None = None) -> Agents:
+        """Return the same agents training alone with other random bits, on other graphs if their
+        `loaders` are given.
+        """
         alone = copy(self)
-        alone.alone, alone.keys = None, keys
+        alone.alone, alone.keys, alone.loaders = None, keys, loaders or self.loaders
         alone.method = SelfTrain().bind(self.method.config)
         alone.shared = self.model.layout.shared(alone.method.share)
         alone.training = replace(self.training, terms=alone.method.terms(alone.shared))
@@ -241,13 +263,29 @@ class Agents:
         was chosen), and whether it predicts the same for all of them, `(A,)` each.
         """
         reached, same = [], []
-        for stack, test, tasks in zip(self.stacks, self.tests, self.tasks, strict=True):
+        each = zip(self.stacks, self.tests, self.tasks, self._own_weights(state), strict=True)
+        for stack, test, tasks, weight in each:
             own = None if state.own is None else state.own.weights[stack]
-            weights, weight = state.weights[stack], self.method.own_weight
-            predicted = outputs(self.model, weights, test, own, weight)
+            predicted = outputs(self.model, state.weights[stack], test, own, weight)
             reached.append(scores(self.model.task, predicted, test, tasks))
             same.append(constant(self.model.task, predicted, test))
         return self._rows(reached), self._rows(same)
+
+    def own_weights(self, state: AgentsState) -> Tensor:
+        """Return the weight of each agent's own model in what it predicts, `(A,)`."""
+        return self._rows(self._own_weights(state))
+
+    def _own_weights(self, state: AgentsState) -> list[Tensor]:
+        """Return the weights of own models, stack by stack, `(R,)` each."""
+        chosen, usual, prior = [], self.method.own_weight, self.method.own_prior
+        for stack, held in zip(self.stacks, self.held, strict=True):
+            weights = state.weights[stack]
+            if held is None or state.own is None:
+                chosen.append(weights.new_full((len(weights),), usual))
+            else:
+                own = state.own.weights[stack]
+                chosen.append(own_weights(self.model, weights, own, held, usual, prior))
+        return chosen
 
     @torch.no_grad()
     def judge(self, models: Tensor) -> tuple[Tensor, Tensor]:

@@ -67,6 +67,33 @@ def quantised(value: Tensor) -> Tensor:
     return torch.round(value, decimals=VALUE_DIGITS)
 
 
+def begun(value: Tensor, x: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the values before a round in which some agents give their first evidence, `(..., A)`,
+    and whether they could be had, `(..., 1)`; if not, they are the `value` that was given.
+
+    Nobody is worth anything for its name: an agent that is not yet `known` begins with what its
+    evidence `x` is of the others', Σ over the known r_j · x_i / Σ over the known x_j, and if nobody
+    is known all begin with their shares of the evidence. The sum stays.
+
+    >>> r, x = torch.tensor([0.25, 0.25, 0.5]), torch.tensor([0.5, 0.5, 0.25])
+    >>> begun(r, x, torch.tensor([True, True, False]))[0].tolist()
+    [0.4000000059604645, 0.4000000059604645, 0.20000000298023224]
+    >>> begun(r, x, torch.tensor([False, False, False]))[0].tolist()
+    [0.4000000059604645, 0.4000000059604645, 0.20000000298023224]
+    """
+    nobody = ~known.any(dim=-1, keepdim=True)
+    counted = known | nobody
+    worth = torch.where(nobody, x, value).where(counted, 0.0).sum(dim=-1, keepdim=True)
+    evidence = x.where(counted, 0.0).sum(dim=-1, keepdim=True)
+    said = (evidence > 0) & (worth > 0)  # else there is nothing to compare with
+    by = worth / torch.where(said, evidence, 1.0)
+    first = value.where(known, by * x)
+    total = first.sum(dim=-1, keepdim=True)
+    said = said & (total >= 1e-12)
+    scale = value.sum(dim=-1, keepdim=True) / torch.where(said, total, 1.0)
+    return torch.where(said, first * scale, value), said
+
+
 def update_value(value: Tensor, x: Tensor, *, rate: float, rule: str, guard: bool = True) -> Tensor:
     """E9: r_i ← r_i^{t−1} + α1·x_i^t, then r_i^t = r_i / Σ_j r_j, all `(..., A)`.
 

@@ -55,7 +55,7 @@ class WithoutAllocation(Motifair):
     name = "motifair-allocation"
     stacked = True
     summary = "ablation: the whole update for everyone"
-    options = Motifair.options - {"beta", "mask_scope", "mask_by"}
+    options = Motifair.options - {"beta", "reward_for", "mask_scope", "mask_by"}
 
     def ratio(self, seen: Seen, value: Tensor) -> Tensor:
         """Return 1 for everyone."""
@@ -97,12 +97,17 @@ class FedAvgWithOwn(Method):
     name = "fedavg-own"
     stacked = True
     summary = "control: FedAvg, predictions mixed with those of a model of one's own"
-    options = Method.options | {"own_weight"}
+    options = Method.options | {"own_weight", "own_prior"}
 
     @property
     def own_weight(self) -> float:
         """η."""
         return self.config.own_weight
+
+    @property
+    def own_prior(self) -> float:
+        """Graphs that η counts for."""
+        return self.config.own_prior
 
 
 class FedAvgWithOwnStretched(FedAvgWithOwn):

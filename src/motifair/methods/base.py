@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar, Self
@@ -192,6 +193,11 @@ class Method(Component):
     def own_weight(self) -> float:
         """The share, in what an agent predicts, of a model that it also trains alone (η)."""
         return 0.0
+
+    @property
+    def own_prior(self) -> float:
+        """Graphs that `own_weight` counts for where agents choose that share on held-back ones."""
+        return math.inf
 
     @property
     def reward_step(self) -> float:

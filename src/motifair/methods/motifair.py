@@ -32,9 +32,9 @@ class Motifair(Method):
             "share", "rings", "max_ring", "chance", "vocabulary_fraction", "tfidf", "alignment_of",
             "alignment_against", "alignment_rate", "corroboration", "evidence", "value_guard",
             "value_update", "value_rate", "diversity_weight", "aggregation", "aggregate_length",
-            "beta", "mask_scope", "mask_by", "retention", "reward_step", "own_weight",
-            "prototype_distance", "prototype_reduce", "prototype_weight", "budget", "payoff",
-            "contribution", "aggregator", "valuation", "size", "bounded",
+            "beta", "reward_for", "mask_scope", "mask_by", "retention", "reward_step", "own_weight",
+            "own_prior", "prototype_distance", "prototype_reduce", "prototype_weight", "budget",
+            "payoff", "contribution", "aggregator", "valuation", "size", "bounded",
             "initial_value", "trial_rounds",
         }
     )  # fmt: skip
@@ -98,6 +98,11 @@ class Motifair(Method):
     def own_weight(self) -> float:
         """η."""
         return self.config.own_weight
+
+    @property
+    def own_prior(self) -> float:
+        """Graphs that η counts for."""
+        return self.config.own_prior
 
     @property
     def reward_step(self) -> float:
@@ -179,7 +184,8 @@ class Motifair(Method):
 
     def ratio(self, seen: Seen, value: Tensor) -> Tensor:
         """E3."""
-        return reward_ratio(value, self.config.beta)
+        relative = self.config.reward_for == "relative-value"
+        return reward_ratio(value, self.config.beta, relative=relative)
 
     def remember(self, seen: Seen) -> Memory:
         """Keep payoffs by data size, which are the same in every round."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
 
 from motifair.components import Component, Registry
-from motifair.mechanism.value import EVIDENCE, update_value
+from motifair.mechanism.value import EVIDENCE, begun, bounded, update_value
 
 if TYPE_CHECKING:
     from motifair.methods.base import Seen
@@ -46,15 +45,11 @@ class RunningValue(Valuation):
         """Return the values, as the configuration reads E9."""
         c = self.config
         x = EVIDENCE[c.evidence](alignment, seen.diversity, c.diversity_weight)
-        update = partial(
-            update_value, x=x, rate=c.value_rate, rule=c.value_update, guard=c.value_guard
-        )
-        value = update(seen.value)
-        if c.initial_value == "equal":
-            return value
-        # Nobody is worth anything for its name: the first round's evidence is all there is.
-        first = update(torch.zeros_like(value))
-        return torch.where((seen.rounds == 0) & (x.sum(dim=-1, keepdim=True) > 0), first, value)
+        before = seen.value
+        if c.initial_value == "evidence":
+            said = bounded(x) if c.value_guard else x
+            before, _ = begun(before, said, ~torch.isnan(seen.alignment))
+        return update_value(before, x, rate=c.value_rate, rule=c.value_update, guard=c.value_guard)
 
 
 class EqualValue(Valuation):

@@ -18,7 +18,7 @@ from torch import Tensor
 from motifair.config import make_config
 from motifair.errors import MotifairError
 from motifair.mechanism.settlement import PICO
-from motifair.mechanism.value import EVIDENCE, bounded
+from motifair.mechanism.value import EVIDENCE, begun, bounded
 from motifair.methods import make_method
 from motifair.methods.motifair import Motifair
 from motifair.methods.valuations import RunningValue
@@ -119,7 +119,7 @@ class ValueAttribution:
         lean = None
         if self.rule is not None and place is not None:
             lean = self._lean(self.rule, reported, place)
-            self.parts = self._updated(self.rule, reported, place, entry.round)
+            self.parts = self._updated(self.rule, reported, place)
         self.values = {x.agent: Fraction(x.value) for x in entry.lines}
         self.aligned |= {x.agent: x.alignment for x in reported if x.alignment is not None}
         if self.parts is None or self.agent not in self.values:
@@ -130,9 +130,7 @@ class ValueAttribution:
             return RoundAttribution()
         return RoundAttribution(self.parts, lean, explained=abs(value - due) <= UNEXPLAINED)
 
-    def _updated(
-        self, rule: Motifair, reported: Sequence[Line], place: int, round: int
-    ) -> ValueParts:
+    def _updated(self, rule: Motifair, reported: Sequence[Line], place: int) -> ValueParts:
         """Apply E9 to the parts: members with evidence share what the others' values leave."""
         assert self.parts is not None
         c = rule.config
@@ -141,15 +139,24 @@ class ValueAttribution:
         aligned = EVIDENCE[c.evidence](phi, d, 0.0)
         kept = 1.0 if c.value_update == "additive" else 1.0 - c.value_rate
         raised = bounded(x) if c.value_guard else x
-        if round == 1 and c.initial_value == "evidence" and float(x.sum()) > 0:
-            kept = 0.0
         total = kept + c.value_rate * float(raised.sum())
-        rest = float(sum(self.values[line.agent] for line in reported))
+        values = [float(self.values[line.agent]) for line in reported]
+        before = torch.tensor(values, dtype=torch.float64)
+        rest = float(before.sum())
         if rest <= 0 or abs(total) < 1e-12:
             return self.parts
+        new = [float(part[place]) for part in (aligned, x - aligned, raised - x)]
+        parts = self.parts
+        if c.initial_value == "evidence":
+            known = torch.tensor([line.agent in self.aligned for line in reported])
+            first, could = begun(before, raised, known)
+            if bool(known[place]):
+                parts = parts.scaled(float(first[place] / before[place]) if before[place] else 1.0)
+            elif bool(could):
+                by = float(first[place] / raised[place]) if raised[place] else 0.0
+                parts = parts.scaled(0, *(by * part for part in new))
         gain = c.value_rate * rest / total
-        new = (aligned[place], (x - aligned)[place], (raised - x)[place])
-        return self.parts.scaled(kept / total, *(gain * float(part) for part in new))
+        return parts.scaled(kept / total, *(gain * part for part in new))
 
     def _lean(self, rule: Motifair, reported: Sequence[Line], place: int) -> float | None:
         """Return the member's share of the aligned part of the aggregated update, or of coverage.
