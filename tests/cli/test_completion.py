@@ -52,7 +52,7 @@ LINES = {
     "motifair run --log ": ["tensorboard", "mlflow"],
     "motifair run --log mlflow --log t": ["tensorboard"],
     "motifair run --dataset P": ["PROTEINS"],
-    "motifair run --set own": ["own_weight="],
+    "motifair run --set own": ["own_weight=", "own_prior="],
     "motifair run --set perturbation=t": ["perturbation=tiers", "perturbation=twins"],
     "motifair run --scenario excl": ["exclusive-structure", "exclusive-class"],
     "motifair data info MUTAG --scenario t": ["twins"],

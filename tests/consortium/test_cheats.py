@@ -23,9 +23,6 @@ from motifair.consortium.terms import FederationTerms
 from motifair.graphs.read import Schema
 from motifair.studies.attacks import ATTACKS
 
-# The packaged table is of the default before models were judged by peers.
-SINCE = {"trial_rounds", "initial_value"}
-
 
 def off(terms: FederationTerms) -> set[str]:
     return {d.setting.split(" = ")[0] for d in defences(terms) if not d.on}
@@ -46,7 +43,7 @@ def test_a_defence_is_on_or_off_as_the_terms_say(
     terms = terms_of(**options)
     assert off(terms) == missing
     named = {text.split(" = ")[0] for text in differences(terms, "default")}
-    assert named == set(options) | SINCE
+    assert named == set(options)
 
 
 def test_peers_judge_unless_the_terms_say_otherwise() -> None:
@@ -66,8 +63,8 @@ def test_the_packaged_table_is_of_attacks_that_there_are() -> None:
 
 def test_what_pays_is_open_and_what_does_not_is_not() -> None:
     found = set(open_cheats("default")["attack"])
-    assert "join as five" in found
-    assert not {"send nothing", "update × 100", "renumber nodes"} & found
+    assert {"claim ten times the graphs", "duplicate graphs, new fingerprints"} <= found
+    assert not {"send nothing", "echo the reward", "renumber nodes"} & found
 
 
 def test_the_command_reads_a_file_of_terms(tmp_path: Path) -> None:
@@ -77,13 +74,11 @@ def test_the_command_reads_a_file_of_terms(tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, ["check", "--terms", str(path)])
     assert shown.exit_code == 0, shown.output
     assert "OFF  robust aggregation" in shown.output
-    assert "Not measured: these terms have initial_value = evidence" in shown.output
+    assert "Not measured" not in shown.output
     path.write_text(path.read_text().replace("max_size_ratio = 2.0", "max_size_ratio = 9.0"))
     shown = CliRunner().invoke(app, ["check", "--terms", str(path), "--json"])
     content = json.loads(shown.output)
     assert content["differences"] == [
-        "initial_value = evidence (measured: equal)",
-        "trial_rounds = 100 (measured: 0)",
         "max_size_ratio = 9 (measured: 2)",
     ]
     assert content["open"][0]["verdict"] == "gains"

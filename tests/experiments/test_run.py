@@ -120,7 +120,7 @@ def test_the_folder_holds_what_is_promised_and_loads_back(tmp_path: Path) -> Non
     )
     options = json.loads((out / "config.json").read_text())["options"]
     assert options["partition"] == "domains"
-    assert options["own_weight"] == 0.48
+    assert options["own_weight"] == 0.3
     history = pd.read_csv(out / "history.csv")
     assert {"split", "round", "agent", "value", "alignment", "diversity", "kept", "payoff",
             "compensation", "update_norm", "loss"} <= set(history)  # fmt: skip

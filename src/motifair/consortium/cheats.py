@@ -18,9 +18,8 @@ from motifair.consortium.terms import FederationTerms
 from motifair.mechanism.bounds import MAX_SIZE_RATIO, REJECTED, SHORTENED
 from motifair.methods import make_method
 
-# The default was measured before models were judged by peers.
 MEASURED: Mapping[str, Mapping[str, Any]] = {
-    "default": {"profile": "default", "trial_rounds": 0, "initial_value": "equal"},
+    "default": {"profile": "default"},
     "literal": {"profile": "paper"},
 }
 # Options that decide who is paid what; others change how well a model learns.

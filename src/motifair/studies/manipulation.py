@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from motifair.config import Config
 from motifair.experiments.packing import memory_needed, pack
 from motifair.experiments.plan import Plan, split_data
 from motifair.federation.history import History
@@ -45,6 +46,7 @@ RULES: Mapping[str, Mapping[str, Any]] = {
     "default": {"profile": "default"},
 }
 ALL = "all"
+EQUAL_SHARE = 1 / Config().agents  # of the budget of a round, which is 1 in all cases
 ABOUT = ("dataset", "attacker", "rule", "attack")
 # Vertical offset, colour and marker of a rule's dots.
 DRAWN = {"literal": (-0.15, drawing.RED, "s"), "default": (0.15, drawing.BLUE, "o")}
@@ -302,9 +304,12 @@ def verdict(low: float, high: float) -> str:
 
 
 def relative(table: pd.DataFrame) -> pd.DataFrame:
-    """Return mean, low and high of the gain, in percent of the absolute honest payoff."""
+    """Return mean, low and high of the gain, in percent of the absolute honest payoff.
+
+    Where that is less than an equal share, as of an agent that is paid nothing, of the latter.
+    """
     ends = {"mean": "payoff", "low": "payoff_low", "high": "payoff_high"}
-    size = table["honest_payoff"].abs()
+    size = table["honest_payoff"].abs().clip(lower=EQUAL_SHARE)
     return pd.DataFrame({name: 100 * table[column] / size for name, column in ends.items()})
 
 
@@ -376,7 +381,7 @@ def gain_figure(table: pd.DataFrame) -> Figure:
             drawing.dots(axes, places, gain, label=rule, colour=colour, marker=marker)
         axes.axvline(0, color=drawing.BLACK, lw=0.8)
         axes.set_title(f"{attacker} agent", fontsize=10)
-        axes.set_xlabel("gain in % of honest payoff")
+        axes.set_xlabel("gain in % of the honest payoff\nor of an equal share, if more")
         drawing.name_rows(axes, names if axes is panels[0] else [""] * len(names))
     drawing.legend_outside(figure, *panels)
     return figure
@@ -387,8 +392,9 @@ def notes(table: pd.DataFrame) -> list[str]:
     words = [
         "One agent cheats, or two or three together; all others are honest. Shown is the payoff a "
         "round of the attackers (budget 1 a round) less that of the same agents on the same splits "
-        "when they are honest, with Student's 95 % interval over splits; dataset `all` has the "
-        "splits of all datasets. Of so many intervals about one in twenty misses. Splits from seed "
+        "when they are honest, with Student's 95 % interval over splits, in percent of the latter, "
+        "or of an equal share where that is more; dataset `all` has the splits of all datasets. Of "
+        "so many intervals about one in twenty misses. Splits from seed "
         f"{SEED} on, which served to choose nothing.",
         "The server is that of a deployed federation: numbers of graphs count at most "
         f"{MAX_SIZE_RATIO:g} times the median's, updates over ten times as long as usual, or not a "
