@@ -523,7 +523,7 @@ def test_a_new_name_starts_with_an_equal_share_and_no_past() -> None:
     assert on_rounds.renamed(state, context(round=3, rounds=6)).alignment[ATTACKER].isnan()
     found = on_rounds.renamed(state, context(round=3, rounds=6))
     assert found.value.tolist() == pytest.approx([0.3, 0.25, 0.225, 0.225])
-    assert found.value_sum[ATTACKER] / 2 == found.value[ATTACKER]
+    assert found.value_sum[ATTACKER] / 2 == state.value[ATTACKER]
     assert on_rounds.renamed(state, context(round=4, rounds=6)) is state
     assert on_rounds.renamed(state, context(round=1, rounds=6)) is state
 

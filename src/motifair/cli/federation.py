@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 from rich.console import Console
 
-from motifair.cli import complete
+from motifair.cli import claims, complete
 from motifair.cli.member import me
 from motifair.cli.shared import Json, Smiles, Targets, choose_columns
 from motifair.errors import MotifairError
@@ -36,6 +36,8 @@ agent = typer.Typer(no_args_is_help=True, help="A member's agent.")
 app.add_typer(server, name="server")
 app.add_typer(agent, name="agent")
 app.command()(me)
+app.command()(claims.ask)
+app.command()(claims.answer)
 
 Folder = Annotated[Path, typer.Option("--folder", help="The operator's folder.")]
 Kit = Annotated[Path, typer.Option(help="The member's startup kit.")]

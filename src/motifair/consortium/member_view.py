@@ -6,6 +6,7 @@ is written or sent.
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from motifair.consortium.store.ledger import open_ledger
 from motifair.consortium.terms import TERMS, FederationTerms, read_terms
 from motifair.errors import MotifairError
 from motifair.evaluation.metrics import THRESHOLD, find_metric, score
+from motifair.evaluation.own_weight import HELD_BACK
 from motifair.export import load_model, predict
 from motifair.graphs.csv_file import Columns
 from motifair.graphs.graph_set import GraphSet
@@ -69,7 +71,8 @@ class Member:
 class Worth:
     """Scores on a member's own test graphs: of the model it trained alone, of the federation's,
     and of both together, as it predicts; `better` and `worse` count graphs whose targets together
-    predicts better than alone (more of them right, or nearer), and the reverse.
+    predicts better than alone (more of them right, or nearer), and the reverse. `held_back`
+    training graphs were kept from the model it trained alone.
     """
 
     graphs: int
@@ -79,6 +82,7 @@ class Worth:
     better: int
     worse: int
     metric: str = "accuracy"
+    held_back: int = 0
 
     @property
     def p(self) -> float:
@@ -95,6 +99,12 @@ class Worth:
             told = "cannot be told from chance"
         else:
             told = f"is {'a gain' if self.better > self.worse else 'a loss'} beyond chance"
+        fewer = ""
+        if self.held_back:
+            fewer = (
+                f" The model trained alone has not seen {self.held_back} of your training graphs, "
+                "by which its weight was chosen."
+            )
         metric = find_metric(self.metric)
         alone, federated, together = (
             f"{metric.sign * score:.3f}" for score in (self.alone, self.federated, self.together)
@@ -103,7 +113,7 @@ class Worth:
             f"{metric.title} on your {self.graphs} test graphs, which no model was trained on: "
             f"alone {alone}, the federation's model {federated}, both together, as you predict, "
             f"{together}. Together is better than alone on {self.better} graphs, and worse on "
-            f"{self.worse}: this {told} (p = {self.p:.2g}). Only you see this."
+            f"{self.worse}: this {told} (p = {self.p:.2g}).{fewer} Only you see this."
         )
 
 
@@ -162,7 +172,7 @@ def read_worth(member: Member, graphs: Path) -> Worth:
     found = read_graphs(graphs, Columns(config.smiles, config.targets))
     read = conform(found, member.terms.schema)
     seed = int((member.state / "seed").read_text())
-    _, held_out = member_holdout(config, member.name, read, seed)
+    train, held_out = member_holdout(config, member.name, read, seed)
     test = read.select(held_out)
     models = {
         "alone": replace(together, weights=together.own, own=None),
@@ -178,6 +188,7 @@ def read_worth(member: Member, graphs: Path) -> Worth:
         better=int((graph > 0).sum()),
         worse=int((graph < 0).sum()),
         metric=config.metric,
+        held_back=len(train) // HELD_BACK if config.own_prior < math.inf else 0,
     )
 
 

@@ -54,7 +54,9 @@ def renamed(state: ServerState, context: AttackContext) -> ServerState:
     """Leave and come back under a new name after each third of the rounds.
 
     A newcomer has the value 1/N, the others share the rest in proportion to their values, and
-    nothing that the server knew of the old name is left.
+    nothing that the server knew of the old name is left. Accounts compare a member with its own
+    earlier rounds under that name: its values until then are as if it had always been worth what it
+    is now, so that nothing is late about it.
     """
     third = max(1, context.rounds // 3)
     if context.round == 1 or (context.round - 1) % third:
@@ -68,6 +70,6 @@ def renamed(state: ServerState, context: AttackContext) -> ServerState:
     return replace(
         state,
         value=value,
-        value_sum=state.value_sum.where(~new, state.round / agents),
+        value_sum=state.value_sum.where(~new, state.round * state.value),
         alignment=state.alignment.where(~new, torch.nan),
     )
