@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+from motifair import cores
 from motifair.graphs.graph_set import GraphSet
 from motifair.graphs.tu import load_tu
 
@@ -28,6 +30,15 @@ FIXTURES = {"data_dir": "data", "postgres": "postgres", "browser": "browser"}
 SLOW = {"federation", "kill", "slow", *FIXTURES.values()}
 
 
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Spare the garbage collector what is imported and collected: that stays to the end."""
+    gc.disable()
+    yield
+    gc.freeze()
+    gc.enable()
+
+
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark tests by the fixtures they need, and what is left as quick."""
@@ -40,8 +51,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def private_environment(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Set up a cache of our own; only `data_dir` leads to the real datasets."""
-    os.environ["MOTIFAIR_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+    """Set up a cache of our own; only `data_dir` leads to the real datasets.
+
+    Tests run side by side, so a run uses one core unless its test says otherwise: to start workers
+    takes longer than the few rounds of most tests.
+    """
+    cache = tmp_path_factory.mktemp("cache")
+    os.environ["MOTIFAIR_CACHE"] = str(cache)
+    cores._QUOTA = cache / "cpu.max"
+    cores._QUOTA.write_text("100000 100000")
     os.environ.pop("MOTIFAIR_DATA", None)
 
 

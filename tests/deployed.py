@@ -86,6 +86,8 @@ def content_of(**training: Any) -> dict[str, Any]:
     about |= {k: training.pop(k) for k in (*about, *MORE) if k in training}
     about["members"] = list(about["members"])
     money = training.pop("money", {})
+    # One round before judgement; test_deployed_equals_simulation.py has longer ones.
+    judged = {"trial_rounds": 1} if training.get("method", "motifair") == "motifair" else {}
     privacy = {"privacy": training.pop("privacy")} if "privacy" in training else {}
     return {
         "federation": {"name": "trial", "deadline": 300} | about,
@@ -96,7 +98,7 @@ def content_of(**training: Any) -> dict[str, Any]:
             "max_total_penalty": "50.00",
             **money,
         },
-        "training": {"hidden": 16, "rounds": 4, "seed": 5, **training},
+        "training": {"hidden": 16, "rounds": 4, "seed": 5, **judged, **training},
         "schema": schema().to_json(),
         **privacy,
     }

@@ -29,12 +29,15 @@ SIMULATION, BETWEEN_MACHINES = README.split("## Between machines")
 GUIDES = "".join((ROOT / "docs" / f"{name}.md").read_text() for name in ("experiments", "graphs"))
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
 SMALL = {
-    "run": ["--rounds", "2", "--quiet", "--data-dir", "data"],
-    "compare": ["--rounds", "2", "--quiet", "--data-dir", "data"],
-    "paper": ["--rounds", "2", "--splits", "1", "--datasets", "MUTAG", "--data-dir", "data"],
+    "run": ["--rounds", "2", "--threads", "1", "--quiet", "--data-dir", "data"],
+    "compare": ["--rounds", "2", "--threads", "1", "--quiet", "--data-dir", "data"],
+    "paper": [
+        "--rounds", "2", "--splits", "1", "--threads", "1", "--datasets", "MUTAG",
+        "--data-dir", "data",
+    ],
     "data": ["--data-dir", "data"],
     "doctor": ["--data-dir", "data"],
-}
+}  # fmt: skip
 NEED_EXTRAS = [
     ("federation init --like graphs --members a,b", "federation"),
     ("federation request bank-a", "federation"),
@@ -106,7 +109,10 @@ def test_the_tutorial_runs_as_written_without_extras(bare: Bare, tmp_path: Path)
             bare.blocks(texts, tmp_path)
             continue
         given = list(commands("".join(f"```console\n{text}```" for text in texts)))
-        given = [[*words, "--rounds", "20"] if words[0] == "run" else words for words in given]
+        given = [
+            [*words, "--rounds", "20", "--threads", "1"] if words[0] == "run" else words
+            for words in given
+        ]
         for words, (ended, printed) in zip(given, bare.commands(given, tmp_path), strict=True):
             assert ended == 0, f"{words}\n{printed}"
     assert (tmp_path / "runs" / "demo" / "report.html").exists()

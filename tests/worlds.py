@@ -55,8 +55,10 @@ def small_split(config: Config, graphs: GraphSet | None = None, seed: int = 0) -
 
 
 def small_config(**options: object) -> Config:
+    """Few rounds, a single one before them for judgement: else it takes as long as all others."""
     base: dict[str, object] = {
         "agents": 4, "rounds": 3, "partition": "sizes", "skew": 3.0, "hidden": 16, "seed": 5,
+        "trial_rounds": 1,
     }  # fmt: skip
     return make_config({**base, **options})
 

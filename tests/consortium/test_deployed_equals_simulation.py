@@ -45,7 +45,7 @@ OPTIONS: dict[str, dict[str, object]] = {
     "motifair, mini-batches": {"batch_size": 7, "local_epochs": 2},
     "motifair, the default profile": {"profile": "default"},
     "motifair, the paper's profile": {"profile": "paper"},
-    "motifair, a short trial": {"trial_rounds": 1, "share": "conv"},
+    "motifair, a trial as long as the run": {"trial_rounds": 100},
     "motifair, nobody judges": {"trial_rounds": 0},
     "motifair, nothing of one's own": {"own_weight": 0.0},
     "motifair, coverage by claims": {"size": "claimed"},

@@ -23,7 +23,9 @@ GONE = object()
 
 def changed(**sections: Any) -> dict[str, Any]:
     """The content with some keys of some sections set or removed."""
-    content = copy.deepcopy(content_of())
+    asked = sections.get("training")
+    method = {k: v for k, v in asked.items() if k == "method"} if isinstance(asked, dict) else {}
+    content = copy.deepcopy(content_of(**method))
     for name, changes in sections.items():
         if not isinstance(changes, dict):
             content[name] = changes

@@ -61,7 +61,7 @@ CASES = {
         "value_rate": 0.5,
     },
     **{name: {**EARLIER, **options} for name, options in VOTES.items()},
-    "default": {"rounds": 5},
+    "default": {"rounds": 5, "trial_rounds": 100},
     "default, mini-batches": {"batch_size": 5},
     "default, several epochs": {"local_epochs": 3},
     "default, mini-batches and epochs": {"batch_size": 7, "local_epochs": 2, "rounds": 4},
@@ -147,7 +147,8 @@ def test_an_agent_of_no_value_is_left_out_of_the_sum_as_in_a_naive_federation() 
 
 def test_wrong_classes_are_worth_nothing_as_in_a_naive_federation() -> None:
     """The models of the others tell classes well, that of one agent swaps them."""
-    options = {"rounds": 25, "dropout": 0.0, "learning_rate": 0.01, "partition": "iid"}
+    options = {"rounds": 25, "trial_rounds": 25, "dropout": 0.0, "learning_rate": 0.01}
+    options |= {"partition": "iid"}
     split = wrong_classes(small_split(small_config(**options), small_graphs(160)), 1)
     history, _ = compare(options, "motifair", torch.float64, 1e-6, split)
     alignment = history.columns["alignment"]

@@ -69,6 +69,7 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
     "a model of one's own in mini-batches": {"own_weight": 0.7, "batch_size": 7, "share": "conv"},
     "contributions to a sum of its own length": {"contribution": True, "aggregate_length": "mean"},
     "the paper's profile": {"profile": "paper"},
+    "judged after three rounds alone": {"rounds": 3, "trial_rounds": 3},
     "fifteen agents": {"agents": 15, "partition": "iid", "payoff": "shapley", "contribution": True},
 }  # fmt: skip
 
@@ -91,11 +92,11 @@ class Run:
         ]
 
 
-def different_members(config: Config) -> list[Members]:
+def different_members(config: Config, federations: int = FEDERATIONS) -> list[Members]:
     """Federations with other graphs, other shares of them and another seed each."""
     return [
         prepare(config, small_split(config, some_graphs(config.agents, f), f), seed=5 + f)
-        for f in range(FEDERATIONS)
+        for f in range(federations)
     ]
 
 
@@ -143,9 +144,11 @@ def assert_equal_histories(ours: History, theirs: History, close: float) -> None
     assert np.array_equal(ours.global_accuracy, theirs.global_accuracy, equal_nan=True)
 
 
-def assert_as_if_alone(config: Config, rows: int | None = None, close: float = CLOSE) -> Run:
+def assert_as_if_alone(
+    config: Config, rows: int | None = None, close: float = CLOSE, federations: int = FEDERATIONS
+) -> Run:
     """Run federations in a stack and each alone, and compare; return the stack."""
-    members = different_members(config)
+    members = different_members(config, federations)
     together = run(config, members, rows)
     alone = [run(config, m) for m in members]
     for ours, theirs in zip(together.parts(), alone, strict=True):
@@ -153,9 +156,8 @@ def assert_as_if_alone(config: Config, rows: int | None = None, close: float = C
         assert_equal_states(ours[1], theirs.last, close)
         assert_equal_histories(ours[2], theirs.histories[0], close)
     # It would prove nothing if the federations were all the same.
-    first, second, third = (h.columns["loss"] for h in together.histories)
-    assert not np.isclose(first, second).any()
-    assert not np.isclose(second, third).any()
+    for first, second in pairwise(h.columns["loss"] for h in together.histories):
+        assert not np.isclose(first, second).any()
     return together
 
 
@@ -166,9 +168,9 @@ def test_federations_in_a_stack_compute_what_each_computes_alone(method: str) ->
 
 @pytest.mark.parametrize("case", OPTIONS)
 def test_federations_in_a_stack_agree_whatever_the_server_is_asked_to_do(case: str) -> None:
-    together = assert_as_if_alone(small_config(rounds=2, **OPTIONS[case]))
+    together = assert_as_if_alone(small_config(**{"rounds": 2} | OPTIONS[case]), federations=2)
     measured = [np.isfinite(h.columns["contribution"]).any() for h in together.histories]
-    assert measured == [OPTIONS[case].get("contribution", False)] * FEDERATIONS
+    assert measured == [OPTIONS[case].get("contribution", False)] * 2
 
 
 @pytest.mark.parametrize(("rows", "batch_size"), [(5, 128), (5, 7), (12, 7)])

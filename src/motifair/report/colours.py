@@ -7,7 +7,6 @@ from collections.abc import Mapping
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#000000")
 BLUE, ORANGE, GREEN, RED, PINK, SKY, YELLOW, BLACK = COLOURS
-ROLE_LINES = {"good": "-", "high": "-", "late": "-.", "noisy": "--", "medium": "--"}
 
 # By name, for charts that are drawn on light paper and on dark screens. Yellow is left out: on
 # white paper it is hard to see. On a dark ground blue, green and red are a little lighter.

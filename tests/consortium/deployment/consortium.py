@@ -102,14 +102,17 @@ class Consortium:
         return OperatorFolder(self.folder)
 
     def prepare(self, agents: int, rounds: int, *, private: bool = False, **settings: str) -> None:
-        """Write graphs and terms, and make the kits; `settings` replace lines of the terms."""
+        """Write graphs and terms, and make the kits; `settings` replace lines of the terms.
+
+        Members train alone for one round before judgement: up to a hundred would be most of it.
+        """
         prepare(self.operator, agents, rounds)
         for name, value in settings.items():
             self.set(name, value)
-        if private:
-            path = self.folder / "federation.toml"
-            against = '\nalignment_against = "all"\nsize = "claimed"\nrounds = '
-            path.write_text(path.read_text().replace("\nrounds = ", against) + PRIVACY)
+        path = self.folder / "federation.toml"
+        more = 'alignment_against = "all"\nsize = "claimed"' if private else "trial_rounds = 1"
+        text = path.read_text().replace("\nrounds = ", f"\n{more}\nrounds = ")
+        path.write_text(text + PRIVACY * private)
         self.operator.provision()
         for name in self.operator.terms.members:
             own_key(self.operator.kit(name))

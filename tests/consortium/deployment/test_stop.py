@@ -104,7 +104,7 @@ def test_a_command_that_is_terminated_ends_its_engine_and_a_killed_one_is_cleane
 def test_a_demo_that_is_terminated_leaves_nothing(tmp_path: Path, moment: str) -> None:
     with Consortium(tmp_path) as world:
         demo = Consortium(tmp_path / "operator")
-        words = ("federation", "demo", "--agents", 2, "--rounds", 500, "--out", demo.folder)
+        words = ("federation", "demo", "--agents", 2, "--rounds", 60, "--out", demo.folder)
         process = world.start("demo", *words)
         wait_until(lambda: moment in world.said("demo"), 90, moment)
         process.send_signal(signal.SIGTERM)
