@@ -27,6 +27,7 @@ from motifair.report.charts import (
 )
 from motifair.report.figures import run_figures, tradeoff
 from motifair.report.interactive import plotly_figure
+from motifair.report.labels import GAP, end_labels, spread
 from motifair.report.static import matplotlib_figure
 
 NUMBERS = st.floats(-1e6, 1e6) | st.just(float("nan"))
@@ -101,7 +102,55 @@ def test_every_figure_of_a_run_is_drawn_by_both_with_the_same_legend(agents: int
         drawn = matplotlib_figure(chart)
         assert len(plotly_figure(chart).data) == len(chart.series)
         shown = [t.get_text() for legend in drawn.legends for t in legend.get_texts()]
+        if (ends := end_labels(chart)) is not None:
+            at_ends = {label.curve.name for label in ends.labels}
+            shown += [t.get_text() for t in drawn.axes[0].texts if t.get_text() in at_ends]
         assert sorted(shown) == sorted(series.name for series, _ in chart.legend())
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=14))
+def test_names_at_ends_are_apart_in_order_and_move_no_further_than_needed(
+    wanted: list[float],
+) -> None:
+    places = np.array(spread(wanted))
+    order = np.argsort(wanted, kind="stable")
+    assert np.all(np.diff(places[order]) >= GAP - 1e-9)
+    assert -1e-9 <= places.min() <= places.max() <= 1 + 1e-9
+    apart = np.all(np.diff(np.sort(wanted)) >= GAP)
+    if apart:
+        np.testing.assert_allclose(places, wanted, atol=1e-9)
+    # Moving all names together, as far as the figure reaches, brings them no nearer.
+    for step in (-0.01, 0.01):
+        moved = places + step
+        if moved.min() >= 0 and moved.max() <= 1:
+            assert np.sum((moved - wanted) ** 2) >= np.sum((places - wanted) ** 2) - 1e-9
+
+
+def test_names_stand_at_the_ends_of_curves_within_the_range_that_is_drawn() -> None:
+    charts = [f for f in run_figures(made_up_source(12)) if isinstance(f, Chart)]
+    ends = {chart.key: end_labels(chart) for chart in charts}
+    with_names = {"accuracy", "loss", "value", "payoff", "compensation"}
+    assert {key for key, found in ends.items() if found is not None} == with_names
+    (value,) = (chart for chart in charts if chart.key == "value")
+    found = ends["value"]
+    assert found is not None
+    figure = plotly_figure(value)
+    assert tuple(figure.layout.yaxis.range) == found.y_range
+    for label, trace in zip(found.labels, figure.data, strict=True):
+        low, high = found.y_range
+        assert low + label.end[1] * (high - low) == pytest.approx(label.curve.y[-1])
+        assert trace.meta == {
+            "agent": label.curve.agent,
+            "end": label.end,
+            "place": label.place,
+        }
+
+
+def test_a_chart_of_one_round_has_a_legend_and_no_names_at_ends() -> None:
+    charts = [f for f in run_figures(made_up_source(3, 1)) if isinstance(f, Chart)]
+    (value,) = (chart for chart in charts if chart.key == "value")
+    assert end_labels(value) is None
+    assert matplotlib_figure(value).legends
 
 
 def test_a_crowd_is_thin_and_its_ends_and_median_are_named() -> None:
@@ -132,7 +181,7 @@ def test_numbers_are_packed_and_a_name_is_never_markup() -> None:
     plain = plotly_figure(chart).to_plotly_json()["data"][0]
     assert np.frombuffer(base64.b64decode(plain["y"]["bdata"]), "f4").size == 3
     assert plain["name"] == "&lt;b&gt;a&lt;/b&gt;"
-    assert plain["meta"] == {"agent": "<b>a</b>"}
+    assert plain["meta"]["agent"] == "<b>a</b>"
     matplotlib_figure(chart).savefig("/dev/null", format="svg")  # no mathematics in a name
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 
 import pandas as pd
@@ -116,6 +117,36 @@ def test_an_agent_is_hidden_and_highlighted_in_all_figures(reader: Reader, repor
     assert shade["agent-00"] == 0.15
     script = "() => document.getElementById('run-0-received').layout.shapes.length"
     assert page.evaluate(script) == 1, "its row in a map is framed"
+
+
+NAMES = """(id) => [...document.querySelectorAll(`#${id} .annotation`)].map((name) => {
+  const {top, bottom, right} = name.querySelector(".annotation-text-g").getBoundingClientRect();
+  return {text: name.textContent, top, bottom, right};
+}).filter((name) => name.text.startsWith("agent-"))"""
+
+
+def test_names_stand_at_the_ends_of_curves_and_on_a_phone_in_the_legend(
+    reader: Reader, tmp_path: Path
+) -> None:
+    path = tmp_path / "report.html"
+    write_report([made_up_chapter(made_up_source(12))], path)
+    reader.open(path)
+    page = reader.page
+    for plot in ("run-0-value", "run-0-payoff"):
+        names = sorted(page.evaluate(NAMES, plot), key=lambda name: name["top"])
+        assert len(names) == 12, plot
+        for above, below in pairwise(names):
+            assert above["bottom"] <= below["top"] + 2, (plot, above, below)
+        box = page.locator(f"#{plot}").bounding_box()
+        assert box is not None
+        assert max(name["right"] for name in names) <= box["x"] + box["width"]
+    assert not page.locator("figure:has(#run-0-accuracy) .legend").is_visible()
+    page.locator(".controls li", has_text="agent-01").click()
+    page.evaluate(DRAWN_AGAIN)
+    assert "agent-01" not in {name["text"] for name in page.evaluate(NAMES, "run-0-value")}
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.wait_for_function(f"(id) => ({NAMES})(id).length === 0", arg="run-0-value")
+    assert page.locator("figure:has(#run-0-accuracy) .legend").is_visible()
 
 
 def test_the_keyboard_reaches_and_works_every_control(reader: Reader, report: Path) -> None:

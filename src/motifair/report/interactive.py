@@ -12,20 +12,33 @@ import numpy as np
 import plotly.graph_objects as go
 
 from motifair.report.charts import Bars, Chart, Curve, Dots, HeatMap, Reference, Style, reach, short
+from motifair.report.labels import EndLabel, end_labels
 
 ROW_PIXELS, FEWEST_ROWS, CHARACTER_PIXELS = 22, 5, 7.4
 MANY_ROWS = 20  # beyond which they are set closer
-HEIGHT, LEFT = 380, 64
+HEIGHT, LEFT, TOP = 390, 64, 34  # pixels; on top there is room for the buttons
+LEADER_PIXELS, LETTER_PIXELS = 26, 6.2  # from the end of a curve to its name; a letter of it
 SEQUENTIAL = "Cividis"
 DIVERGING = "RdBu"
 
 
 def plotly_figure(chart: Chart) -> go.Figure:
-    """Return a chart as a Plotly figure; `meta` of a trace names its agents."""
+    """Return a chart as a Plotly figure; `meta` of a trace names its agents, and says where the
+    name of a curve may stand: whether there is room for it only the page knows.
+    """
+    ends = end_labels(chart)
+    labels = {} if ends is None else {id(label.curve): label for label in ends.labels}
     figure = go.Figure(layout=_layout(chart))
+    if ends is not None:
+        longest = max(len(short(label.curve.name)) for label in ends.labels)
+        figure.update_layout(
+            xaxis_range=ends.x_range,
+            yaxis_range=ends.y_range,
+            meta={"room": LEADER_PIXELS + LETTER_PIXELS * longest},
+        )
     for series in chart.series:
         if isinstance(series, Curve):
-            figure.add_trace(_curve(series))
+            figure.add_trace(_curve(series, labels.get(id(series))))
         elif isinstance(series, Dots):
             figure.add_trace(_dots(series, chart))
         elif isinstance(series, Bars):
@@ -65,12 +78,12 @@ def _layout(chart: Chart) -> dict[str, Any]:
         }
         many = len(chart.rows) > MANY_ROWS
         vertical["tickfont"] = {"size": 10 if many else 12}
-        height = 90 + ROW_PIXELS * max(len(chart.rows), FEWEST_ROWS) * (0.6 if many else 1)
+        height = 100 + ROW_PIXELS * max(len(chart.rows), FEWEST_ROWS) * (0.6 if many else 1)
         left = 14 + CHARACTER_PIXELS * max(len(short(r)) for r in chart.rows)
     return {
         "template": {},
         "height": height,
-        "margin": {"l": left, "r": 16, "t": 24, "b": 48},
+        "margin": {"l": left, "r": 16, "t": TOP, "b": 48},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": {"color": "var(--ink)", "size": 13, "family": "system-ui, sans-serif"},
@@ -81,13 +94,21 @@ def _layout(chart: Chart) -> dict[str, Any]:
             "namelength": -1,
         },
         "showlegend": False,
+        "modebar": {
+            "bgcolor": "rgba(0,0,0,0)",
+            "color": "var(--faint)",
+            "activecolor": "var(--ink)",
+        },
         "xaxis": horizontal,
         "yaxis": vertical,
         "bargap": 0.35,
     }
 
 
-def _curve(series: Curve) -> go.Scatter:
+def _curve(series: Curve, label: EndLabel | None) -> go.Scatter:
+    meta: dict[str, Any] = {"agent": series.agent} if series.agent else {}
+    if label is not None:
+        meta |= {"end": label.end, "place": label.place}
     return go.Scatter(
         name=text(short(series.name)),
         x=series.x.astype(np.int32),
@@ -96,7 +117,7 @@ def _curve(series: Curve) -> go.Scatter:
         line=_line(series.style),
         marker={"color": _colour(series.style), "symbol": series.style.marker, "size": 8},
         opacity=series.style.opacity,
-        meta={"agent": series.agent} if series.agent else None,
+        meta=meta or None,
         hovertemplate=f"{text(series.name)}<br>round %{{x}}: %{{y:.4g}}<extra></extra>",
     )
 

@@ -17,6 +17,7 @@ from motifair.files import write_atomic
 from motifair.report.charts import Bars, Chart, Curve, Dots, HeatMap, Reference, reach, short
 from motifair.report.colours import DASHES, LIGHT, MARKERS
 from motifair.report.gallery import Card, Drawing
+from motifair.report.labels import Ends, end_labels
 
 FORMATS = ("svg", "png", "pdf")
 SETTINGS: dict[Any, Any] = {"svg.fonttype": "none", "pdf.fonttype": 42}  # text stays text
@@ -54,11 +55,14 @@ def picture(figure: Figure, kind: str, dpi: float | str = "figure") -> bytes:
 
 
 def matplotlib_figure(chart: Chart) -> Figure:
-    """Return a chart as a matplotlib figure, with its legend outside."""
+    """Return a chart as a matplotlib figure, with names at the ends of curves, or else a legend."""
     height = max(HEIGHT, 1.2 + ROW_INCHES * len(chart.rows))
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     draw(figure.subplots(), chart)
-    if chart.legend():
+    ends = end_labels(chart)
+    if ends is not None:
+        _label(figure.axes[0], ends)
+    elif chart.legend():
         handles, labels = figure.axes[0].get_legend_handles_labels()
         figure.legend(
             handles, labels, loc="outside lower center", frameon=False, fontsize=8, ncols=3
@@ -91,6 +95,28 @@ def draw(axes: Axes, chart: Chart) -> None:
         axes.set_ylim(len(chart.rows) - 0.4, -0.6)
     if chart.x_range is not None:
         axes.set_xlim(chart.x_range)
+
+
+def _label(axes: Axes, ends: Ends) -> None:
+    axes.set(xlim=ends.x_range, ylim=ends.y_range)
+    for label in ends.labels:
+        axes.annotate(
+            text(short(label.curve.name)),
+            label.end,
+            (1.04, label.place),
+            "axes fraction",
+            "axes fraction",
+            {
+                "arrowstyle": "-",
+                "color": LIGHT[label.curve.style.colour],
+                "shrinkA": 0,
+                "shrinkB": 0,
+                "relpos": (0, 0.5),
+            },
+            annotation_clip=False,
+            va="center",
+            fontsize=7,
+        )
 
 
 def text(words: str) -> str:

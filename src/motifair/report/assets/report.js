@@ -8,7 +8,7 @@ const boxes = [...document.querySelectorAll(".controls input[type=checkbox]")];
 const focus = document.getElementById("focus");
 const root = document.documentElement;
 const stale = new Set(plots);
-const PAPER = 680, LOW = 310; // pixels: two figures go on a page
+const PAPER = 680, LOW = 310, NARROW = 420; // pixels: two figures go on a page, one on a phone
 // The buttons are listed, not left to Plotly: version 7 added one that uploads a figure to its cloud.
 const CONFIG = {
   responsive: true,
@@ -61,6 +61,26 @@ function frame(trace, layout, colour) {
   (layout.shapes ??= []).push({ type: "rect", line: { color: colour, width: 3 }, ...where });
 }
 
+// The names of curves stand at their ends, where they leave two thirds of the width to the curves;
+// elsewhere, as on a phone, the legends tell curves apart.
+function label(plot, data, layout, ink) {
+  const ends = data.filter((trace) => trace.meta?.place !== undefined && trace.visible !== false);
+  const width = layout.width ?? plot.clientWidth;
+  const { l, t, b } = layout.margin, room = layout.meta?.room;
+  const labelled = ends.length > 0 && width > NARROW && room < width / 3;
+  plot.closest("figure").classList.toggle("labelled", labelled);
+  if (!labelled) return;
+  layout.margin.r = room;
+  const [across, up] = [width - l - room, layout.height - t - b];
+  const [[left, right], [low, high]] = [layout.xaxis.range, layout.yaxis.range];
+  (layout.annotations ??= []).push(...ends.map(({ name, line, opacity, meta: { end, place } }) => ({
+    text: name, font: { size: 11, color: ink }, opacity: Math.max(opacity ?? 1, 0.4),
+    x: left + end[0] * (right - left), y: low + end[1] * (high - low), xanchor: "left",
+    ax: (1 - end[0]) * across + 14, ay: (end[1] - place) * up,
+    showarrow: true, arrowhead: 0, arrowwidth: 1.2, arrowcolor: line.color, borderpad: 0,
+  })));
+}
+
 function paint(plot) {
   stale.delete(plot);
   const style = getComputedStyle(root);
@@ -74,6 +94,7 @@ function paint(plot) {
     const height = layout.yaxis.tickvals ? layout.height : Math.min(layout.height, LOW);
     Object.assign(layout, { width: PAPER, height, autosize: false });
   }
+  label(plot, data, layout, style.getPropertyValue("--ink").trim());
   plot.style.height = `${layout.height}px`;
   layout.uirevision = "kept"; // what a reader zoomed into stays
   Plotly.react(plot, data, layout, CONFIG).then(() => (plot.dataset.drawn = "yes"));
@@ -135,6 +156,12 @@ window.addEventListener("beforeprint", toPaper);
 window.addEventListener("afterprint", toScreen);
 matchMedia("print").addEventListener("change", (event) => (event.matches ? toPaper() : toScreen()));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
+let width = window.innerWidth; // a phone's browser changes the height alone while it scrolls
+window.addEventListener("resize", () => {
+  if (window.innerWidth === width) return;
+  width = window.innerWidth;
+  repaint();
+});
 focus.addEventListener("change", repaint);
 for (const box of boxes) box.addEventListener("change", repaint);
 for (const [id, checked] of [["all", true], ["none", false]]) {
