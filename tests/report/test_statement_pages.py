@@ -87,6 +87,18 @@ def test_what_is_shown_is_called_what_the_terms_pay() -> None:
     assert "1 that nobody else has: triangle 1–1–1." in as_text(statement_of(), 120)
 
 
+def test_a_member_worth_nothing_reads_so_everywhere() -> None:
+    s = statement_of()
+    nothing = {"value": 0, "amounts": {}, "payoff": 0, "lean": 0.0, "status": "present"}
+    s = replace(s, rounds=tuple(replace(p, **nothing) for p in s.rounds))
+    for page in (as_text(s, 300), as_html(s)):
+        assert "You were paid nothing" in page
+        assert "it earned nothing in any round" in page
+        assert "In no round: its graphs brought the others nothing" in page
+        assert "the amounts above" not in page
+        assert "holds no alignment" not in page
+
+
 def test_of_many_rounds_the_text_has_some_and_html_all() -> None:
     s = statement_of(300, initial_value="equal")
     text = as_text(s, 80)

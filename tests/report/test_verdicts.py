@@ -154,6 +154,11 @@ VERDICTS = {
         "You were paid 1.00 EUR, 50 % below an equal share (2.00): in every round your value, "
         f"with compensation, was below the average; {MEASURES}",
     ),
+    "nothing": (
+        paid((0, 100), (0, 100), value=0, judged=True),
+        "You were paid nothing (an equal share is 2.00 EUR): in every round your value was 0; "
+        f"{MEASURES} Before round 1 the others judged a model that you trained alone.",
+    ),
     "as all": (
         paid((1000, 1000), (1001, 1000)),
         "You were paid 20.01 EUR, about an equal share (20.00).",

@@ -83,7 +83,7 @@ def _agent_columns(result: Result) -> dict[str, str]:
     """Return the columns of agents by title: what is aligned may be coverage, and diversity is
     left out where it has no weight.
     """
-    aligned = "covers" if result.config.alignment_against == "coverage" else "aligned"
+    aligned = "coverage" if result.config.alignment_against == "coverage" else "aligned"
     titles = {"aligned": aligned}
     idle = {"diverse"} if result.config.diversity_weight == 0 else set()
     return {titles.get(k, k): v for k, v in AGENT_COLUMNS.items() if k not in idle}

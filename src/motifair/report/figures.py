@@ -187,11 +187,10 @@ def loss(source: Source, cast: Cast) -> Chart | Missing:
 
 def values(source: Source, cast: Cast) -> Chart | Missing:
     """Value curves of every agent."""
-    how = (
-        "What an agent is worth to the others; values of a round add up to 1, and an agent below "
-        "zero harms."
-    )
     table = cast.timeline.columns["value"]
+    harmed = np.nanmin(table, initial=0.0) < 0
+    zero = "an agent below zero harms" if harmed else "an agent at zero brings the others nothing"
+    how = f"What an agent is worth to the others; values of a round add up to 1, and {zero}."
     equal = Reference("equal shares", 1 / len(cast.timeline.agents))
     return Chart(
         "value",
@@ -200,13 +199,15 @@ def values(source: Source, cast: Cast) -> Chart | Missing:
         "round",
         "value",
         tuple(cast.curves(table)),
-        (equal, Reference("")) if np.nanmin(table, initial=0.0) < 0 else (equal,),
+        (equal, Reference("")) if harmed else (equal,),
     )
 
 
 def payoffs(source: Source, cast: Cast) -> Chart | Missing:
     """Payoff of each agent, added up."""
-    how = "What each agent was paid up to a round; where a curve falls, it paid a penalty."
+    how = "What each agent was paid up to a round."
+    if np.nanmin(cast.timeline.columns["payoff"], initial=0.0) < 0:
+        how += " Where a curve falls, it paid a penalty."
     return Chart(
         "payoff",
         "Payoff, cumulative",

@@ -81,8 +81,9 @@ def as_text(statement: Statement, width: int = 80) -> str:
     for sentence in statement.sentences:
         console.print(sentence)
     shown = _chosen(statement.rounds)
-    console.print()
-    console.print(_rounds(statement, shown).to_rich(title_style="", padding=0))
+    rounds = _rounds(statement, shown)
+    console.print(f"\n{rounds.title}")
+    console.print(rounds.to_rich(title=None, padding=0))
     for line in _notes(shown):
         console.print(line)
     for title, lines in (
@@ -112,10 +113,10 @@ def as_html(statement: Statement) -> str:
         drawn=[(name_of(m.key), draw(m.key), m.others) for m in _drawn(statement)],
         colours=LIGHT,
         rows=[_row(statement, p) for p in statement.rounds],
+        sum=_sum(statement),
         instead=_instead(statement),
         motifs=_motifs(statement),
         fragments=_fragments(statement),
-        leaned=statement.leaning,
     )
 
 
@@ -166,8 +167,12 @@ def _labels(s: Statement) -> dict[str, str]:
 def _totals(s: Statement) -> Table:
     labels, meaning = _labels(s), s.meaning
     rows = [(labels[name], s.money(s.totals[name]), meaning[name]) for name in s.parts]
-    rows.append(("payoff", s.money(s.payoff), "what it was paid: the sum of the amounts above"))
+    rows.append(("payoff", s.money(s.payoff), f"what it was paid: {_sum(s)}"))
     return Table(("part", s.currency, "what it is"), rows, numbers=(1,))
+
+
+def _sum(s: Statement) -> str:
+    return "the sum of the amounts above" if s.parts else "it earned nothing in any round"
 
 
 def _instead(s: Statement) -> list[str]:
@@ -239,11 +244,8 @@ def _group(name: str, motifs: Sequence[Motif]) -> str:
 
 
 def _leaned(s: Statement) -> Iterator[str]:
-    rounds = s.leaned_on
-    if not rounds:
-        yield "This ledger holds no alignment."
-        return
-    yield ", ".join(f"round {p.round} ({100 * (p.lean or 0):.1f} %)" for p in rounds)
+    if s.leaned_on:
+        yield ", ".join(f"round {p.round} ({100 * (p.lean or 0):.1f} %)" for p in s.leaned_on)
     yield s.leaning
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -71,14 +71,14 @@ def verdict_on_deployed(source: Source, timeline: Timeline) -> tuple[str, ...]:
     value = timeline.columns["value"]
     harmed = [a for a, v in zip(timeline.agents, value.T, strict=True) if np.nanmin(v) < 0]
     missed = [a for a, s in zip(timeline.agents, timeline.status.T, strict=True) if (s > 0).any()]
-    notable = [
-        *([f"had a negative value: {name_some(harmed)}"] if harmed else []),
-        *([f"missed rounds: {name_some(missed)}"] if missed else []),
-    ]
+    unpaid = [a for a, paid in zip(timeline.agents, total, strict=True) if not paid]
+    look = look_at(
+        {"had a negative value": harmed, "was paid nothing": unpaid, "missed rounds": missed}
+    )
     worth = "Whether federating was worth it is not known here: nobody measures what members do "
     return (
         books,
-        *([f"Look at who {'; '.join(notable)}."] if notable else []),
+        *([look] if look else []),
         f"{worth}alone.",
     )
 
@@ -100,6 +100,8 @@ def verdict_on_statement(s: Statement) -> str:
         return f"{paid}, about an equal share ({s.money(s.equal)}).{missed}"
     side = "above" if share > 0 else "below"
     words = f"{paid}, {100 * abs(share):.0f} % {side} an equal share ({s.money(s.equal)})"
+    if not any(p.payoff or p.value for p in s.rounds):
+        words = f"You were paid nothing (an equal share is {s.money(s.equal)} {s.currency})"
     return f"{words}: {_why(s, settled, share > 0)}.{missed}"
 
 
@@ -168,15 +170,30 @@ def most_and_least(names: Sequence[str], total: np.ndarray, unit: str) -> str:
     )
 
 
+def look_at(notable: Mapping[str, Sequence[str]]) -> str:
+    """Name agents by what to look at, '' if there are none.
+
+    >>> look_at({"missed rounds": ["a", "b"], "was paid nothing": []})
+    'Look at who missed rounds: a; b.'
+    """
+    words = [f"{what}: {name_some(names)}" for what, names in notable.items() if names]
+    return f"Look at who {'; '.join(words)}." if words else ""
+
+
 def _why(s: Statement, settled: Sequence[Payment], above: bool) -> str:
     """Say when value and compensation were on this side of the average, and what a value is."""
     on_side = [p for p in settled if p.payoff != p.equal and (p.payoff > p.equal) is above]
     side = "above" if above else "below"
-    words = f"{_since(on_side, settled)} your value, with compensation, was {side} the average"
+    where = f", with compensation, was {side} the average"
+    if not any(p.value for p in settled):
+        where = " was 0"
+    words = f"{_since(on_side, settled)} your value{where}"
     if "value" not in s.parts:  # else the method has a rule of its own
         measured = [re.sub(r"\bits\b", "your", ALIGNED[kind]) for kind in s.alignments]
         measured += ["the variety of motifs in your graphs"] if "diversity" in s.parts else []
         words += f"; it measures {' and '.join(measured)}"
+    if s.judged:
+        words += ". Before round 1 the others judged a model that you trained alone"
     fined = [p for p in settled if p.value < 0]
     if fined:
         penalty = f"penalties of {s.money(-s.totals['penalty'])}"

@@ -23,10 +23,14 @@ LEANED_ON = {
         "members."
     ),
     "coverage": (
-        "Its share of the round's coverage: what its graphs are worth to the others (they judged "
-        "the model it trained alone before the first round) as far as its update is of the usual "
-        "length and near enough to everybody's, divided by the sum of this over all members."
+        "Its share of the round's coverage: what its graphs are worth to the others as far as its "
+        "update is of the usual length and near enough to everybody's, divided by the sum of this "
+        "over all members."
     ),
+}
+NEVER_LEANED_ON = {
+    "alignment": "In no round: none of its updates was aligned with the others'.",
+    "coverage": "In no round: its graphs brought the others nothing, or no update stood for them.",
 }
 
 LIMITED = "penalty limited by what the terms allow"  # and then "per round" or "in total"
@@ -37,6 +41,12 @@ def alignment_kind(terms: AgreedTerms) -> str:
     rule = valued_by(terms)
     covers = rule is not None and rule.config.alignment_against == "coverage"
     return "coverage" if covers else "alignment"
+
+
+def is_judged(terms: AgreedTerms) -> bool:
+    """Return whether peers judged models of the members before the first round."""
+    rule = valued_by(terms)
+    return rule is not None and rule.trial_rounds > 0
 
 
 def how_paid(terms: AgreedTerms) -> str:
@@ -52,17 +62,21 @@ def how_paid(terms: AgreedTerms) -> str:
             f"Method {terms.method} values members by its own rule, so a payoff is divided into "
             "value and compensation only."
         )
+    judged = (
+        "Before the first round each member's peers judged a model that it trained alone: with the "
+        "number of its graphs that count, this says what they are worth. "
+    )
     first = rule.config.initial_value == "evidence"
     start = "as the first round shows" if first else "equal for all"
     added = alignment_kind(terms)
     if rule.config.diversity_weight > 0:
         added += " and diversity"
     return (
-        "A round pays its budget in proportion to value and compensation. The value is carried "
-        f"from round to round: it starts {start}, each round adds {added}, "
-        "and all values are scaled to add up to 1. Each part is carried in the same way. A "
-        "negative amount is a part that lowered the value. In a round without an accepted upload "
-        "nothing is learned about a member, and its value stays as it was."
+        f"{judged if is_judged(terms) else ''}A round pays its budget in proportion to value and "
+        f"compensation. The value is carried from round to round: it starts {start}, each round "
+        f"adds {added}, and all values are scaled to add up to 1. Each part is carried in the same "
+        "way. A negative amount is a part that lowered the value. In a round without an accepted "
+        "upload nothing is learned about a member, and its value stays as it was."
     )
 
 

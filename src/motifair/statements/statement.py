@@ -25,10 +25,12 @@ from motifair.statements.explanations import (
     ALIGNED,
     LEANED_ON,
     LIMITED,
+    NEVER_LEANED_ON,
     alignment_kind,
     how_paid,
     how_to_repeat,
     how_to_verify,
+    is_judged,
     what_is_unknown,
     what_limits_changed,
 )
@@ -97,7 +99,8 @@ class Statement:
     update that the agent was given, on average over settled rounds and relative to the most that
     anybody was given (None if nobody was given any), `accuracy` the score of its model on its own
     test graphs by the `metric` (None if unknown). `alignments` says what the part `alignment` is:
-    `alignment`, `coverage`, or both if the terms changed. `motifs` is None if unknown. `sentences`
+    `alignment`, `coverage`, or both if the terms changed; `judged` whether peers judged a model of
+    each member before the first round. `motifs` is None if unknown. `sentences`
     explain how it was paid, `verification` has pairs of a command and what it does. `issuer` is the
     SHA-256 of the operator's public key in the terms, `signature` its signature of the head; '' in
     simulations.
@@ -121,6 +124,7 @@ class Statement:
     metric: str = "accuracy"
     issuer: str = ""
     signature: str = ""
+    judged: bool = False
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -135,8 +139,12 @@ class Statement:
 
     @property
     def leaning(self) -> str:
-        """What the `lean` of a round is, in words."""
-        return " ".join(LEANED_ON[kind] for kind in self.alignments)
+        """What the `lean` of a round is, in words, or why there is none."""
+        if self.leaned_on:
+            return " ".join(LEANED_ON[kind] for kind in self.alignments)
+        if any(p.lean is not None for p in self.rounds):
+            return " ".join(NEVER_LEANED_ON[kind] for kind in self.alignments)
+        return "This ledger holds no alignment."
 
     @property
     def totals(self) -> dict[str, int]:
@@ -324,6 +332,7 @@ def make_statement(
         metric=str(last.config.get("metric", "accuracy")),
         issuer=sha256(last.operator.encode()).hexdigest() if last.operator else "",
         signature=entries[-1].signature,
+        judged=any(map(is_judged, agreed)),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from motifair.report.verdicts import most_and_least, name_some
+from motifair.report.verdicts import look_at, most_and_least
 from motifair.statements.verification import Mismatch
 
 RunState = Literal["finished", "running", "standing", "open"]
@@ -172,12 +172,15 @@ def verdict_for_operator(summary: Summary, agents: Sequence[Agent]) -> str:
     names = [row.agent for row in agents]
     harmed = [row.agent for row in agents if row.value is not None and row.value < 0]
     missing = [row.agent for row in agents if row.outcome not in ("present", "")]
-    notable = [
-        *([f"has a negative value: {name_some(harmed)}"] if harmed else []),
-        *([f"missed the last round: {name_some(missing)}"] if missing else []),
-    ]
-    look = f" Look at who {'; '.join(notable)}." if notable else ""
-    return most_and_least(names, paid, summary.currency) + look
+    unpaid = [name for name, amount in zip(names, paid, strict=True) if not amount]
+    look = look_at(
+        {
+            "has a negative value": harmed,
+            "was paid nothing": unpaid,
+            "missed the last round": missing,
+        }
+    )
+    return f"{most_and_least(names, paid, summary.currency)} {look}".rstrip()
 
 
 def verdict_for_agent(detail: Detail, agent: str) -> str:
