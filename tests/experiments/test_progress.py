@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -11,8 +12,13 @@ import pytest
 from rich.console import Console
 
 import motifair
+from motifair.experiments.plan import make_plan
+from motifair.experiments.run import execute
+from motifair.federation.callbacks import Callback
+from motifair.federation.loop import Stopped
 
 QUICK = {"rounds": 2, "agents": 3, "hidden": 8, "threads": 1, "device": "cpu", "method": "fedavg"}
+WHERE = ("threads", "device")
 
 
 class Cell:
@@ -78,3 +84,34 @@ def test_trainings_alone_that_methods_share_are_counted_once(cell: Cell) -> None
     options: dict[str, Any] = {k: v for k, v in QUICK.items() if k != "method"}
     motifair.compare(methods="fedavg,self-train", **options)
     assert cell.shown[-1].startswith('<progress value="8" max="8">')
+
+
+def test_trainings_that_are_judged_before_round_1_are_shown_and_counted(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("motifair.experiments.progress.SECONDS_BETWEEN_UPDATES", 0.0)
+    motifair.run(**{**QUICK, "method": "motifair"})
+    judged = [words for words in cell.shown if "models to be judged" in words]
+    assert len(judged) == 2
+    assert '<progress value="5" max="8"></progress> split 1/1, motifair' in judged[0]
+    assert cell.shown[-1].startswith('<progress value="8" max="8">')
+
+
+def test_a_run_can_be_stopped_before_round_1(tmp_path: Path) -> None:
+    options = {**QUICK, "method": "motifair"}
+    rounds = []
+    plan = make_plan("planted", {k: v for k, v in options.items() if k not in WHERE}, threads=1)
+
+    class Count(Callback):
+        def on_trial(self) -> None:
+            rounds.append("trial")
+
+        def on_round(self, state: Any, history: Any) -> None:
+            rounds.append("round")
+
+    with pytest.raises(Stopped):
+        execute(plan, tmp_path / "run", callbacks=[Count()], stop=lambda: bool(rounds))
+    assert rounds == ["trial"]
+    stopped = execute(plan, tmp_path / "run", callbacks=[Count()])
+    assert rounds == ["trial"] + ["trial"] * 2 + ["round"] * 2
+    assert stopped.mean == motifair.run(progress=False, **options).mean

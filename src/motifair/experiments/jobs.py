@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,7 +25,7 @@ from motifair.experiments.packing import memory_needed, pack
 from motifair.experiments.plan import ALONE, Plan, alone, split_data
 from motifair.federation.callbacks import Callback, Checkpoint, Pace
 from motifair.federation.history import History
-from motifair.federation.loop import run_rounds
+from motifair.federation.loop import Stopped, run_rounds
 from motifair.federation.members import Members, prepare
 from motifair.federation.offer import Offer, draw_member
 from motifair.federation.simulation import Simulation
@@ -172,12 +173,6 @@ def _run_group(
         device=plan.device,
         threads=plan.threads,
     )
-    state, histories = simulation.start(), simulation.histories()
-    if group.done:
-        states, histories = _load(plan, group)
-        state = simulation.join(states)
-    for history in histories:
-        history.side_by_side = len(group.jobs)
     pace = Pace()
     callbacks: list[list[Callback]] = [[] for _ in group.jobs]
     for job, calls in zip(group.jobs, callbacks, strict=True):
@@ -190,6 +185,14 @@ def _run_group(
         if method_callbacks and job.part == "method":
             calls.extend(method_callbacks[job.number])
     with closing(simulation):
+        if group.done:
+            states, histories = _load(plan, group)
+            state = simulation.join(states)
+        else:
+            simulation.on_trial = partial(_notify_of_trial, callbacks, stop)
+            state, histories = simulation.start(), simulation.histories()
+        for history in histories:
+            history.side_by_side = len(group.jobs)
         run_rounds(
             simulation,
             state,
@@ -199,6 +202,14 @@ def _run_group(
             eval_every=group.config.eval_every,
         )
     return histories
+
+
+def _notify_of_trial(callbacks: Sequence[Sequence[Callback]], stop: Callable[[], bool]) -> None:
+    """Notify callbacks of a round of the trial, and stop where it is asked for."""
+    for callback in chain.from_iterable(callbacks):
+        callback.on_trial()
+    if stop():
+        raise Stopped
 
 
 class _RefuseOverflow(Callback):

@@ -18,6 +18,7 @@ from motifair.experiments.plan import ALONE, Plan
 from motifair.federation.callbacks import Callback
 from motifair.federation.history import History
 from motifair.federation.state import FederationState
+from motifair.methods import make_method
 
 SECONDS_BETWEEN_LINES = 10.0
 SECONDS_BETWEEN_UPDATES = 0.2  # of a notebook's cell
@@ -55,7 +56,7 @@ class RunProgress:
         self.plans, self.console = plans, console
         self.name, self.plan = next(iter(plans.items()))
         rounds = {
-            _key(name, plan, split, part): plan.config.rounds
+            _key(name, plan, split, part): plan.config.rounds + _trial_rounds(plan, part)
             for name, plan in plans.items()
             for split in range(plan.config.splits)
             for part in list_parts(plan.config)
@@ -82,15 +83,16 @@ class RunProgress:
     def part(self, split: int, name: str) -> Callback:
         """Return a callback for the rounds of a part that starts."""
         self.counted.add(_key(self.name, self.plan, split, name))
-        return _Part(self, self._words(split, name))
+        return _Part(self, self._words(split, name), _trial_rounds(self.plan, name))
 
     def skip(self, split: int, name: str) -> None:
         """Count a part that was finished earlier, unless it was counted already."""
         key = _key(self.name, self.plan, split, name)
         if key not in self.counted:
             self.counted.add(key)
-            self.skipped += self.plan.config.rounds
-            self.show(self.plan.config.rounds, self._words(split, name), "done earlier")
+            rounds = self.plan.config.rounds + _trial_rounds(self.plan, name)
+            self.skipped += rounds
+            self.show(rounds, self._words(split, name), "done earlier")
 
     def stacked(self, jobs: int) -> None:
         """Print how many trainings run together."""
@@ -115,18 +117,28 @@ def _key(name: str, plan: Plan, split: int, part: str) -> tuple[str, int, str]:
     return (plan.about(0, part)["config"] if part in ALONE else name), split, part
 
 
+def _trial_rounds(plan: Plan, part: str) -> int:
+    """Return for how many rounds a part trains agents alone before its first round."""
+    return 0 if part in ALONE else make_method(plan.config).trial_rounds
+
+
 class _Part(Callback):
-    def __init__(self, progress: RunProgress, words: str) -> None:
+    def __init__(self, progress: RunProgress, words: str, trial: int) -> None:
         self.progress, self.words = progress, words
-        self.round = 0
+        self.round, self.trial = 0, trial
+
+    def on_trial(self) -> None:
+        self.trial -= 1
+        self.progress.show(1, self.words, "models to be judged")
 
     def on_round(self, state: FederationState, history: History) -> None:
         evaluated = history.columns["accuracy"][: state.round].mean(axis=1)
         known = evaluated[evaluated == evaluated]
         metric = find_metric(self.progress.plan.config.metric)
         note = f"{metric.words} {metric.sign * known[-1]:.3f}" if len(known) else "training"
-        self.progress.show(state.round - self.round, self.words, note)
-        self.round = state.round
+        # Where a part continues from a checkpoint, its trial was done earlier.
+        self.progress.show(state.round - self.round + self.trial, self.words, note)
+        self.round, self.trial = state.round, 0
 
 
 class _Display(Protocol):

@@ -24,6 +24,9 @@ class Callback:
         """Return the callback for split `number` of a run that is written to `out`; self here."""
         return self
 
+    def on_trial(self) -> None:
+        """Called after each round of the trainings alone that are judged before the first round."""
+
     def on_round(self, state: FederationState, history: History) -> None:
         """Called after a round is recorded; on a GPU not after every round."""
 

@@ -57,6 +57,7 @@ class Simulation:
         self.members = (members,) if isinstance(members, Members) else tuple(members)
         self.config, self.device = config, device
         self.method = make_method(config)
+        self.on_trial: Callable[[], None] = lambda: None  # called after each round of the trial
         self.model = self.members[0].model
         shared = self.model.layout.shared(self.method.share)
         seeds, nothing = [m.seed for m in self.members], slice(0, 0)
@@ -101,7 +102,7 @@ class Simulation:
         first = self._initial_rows(seeds, self.initial.dtype, slice(0, 0))[rows]
         alone = agents.training_alone(self._keys(seeds)[rows])
         try:
-            return train_alone(alone, first, self.method.trial_rounds)
+            return train_alone(alone, first, self.method.trial_rounds, self.on_trial)
         finally:
             alone.close()
 

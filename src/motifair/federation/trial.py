@@ -41,11 +41,16 @@ def judged_agents(agents: int, seed: int) -> np.ndarray:
     return judged
 
 
-def train_alone(agents: Agents, initial: Tensor, rounds: int) -> Tensor:
-    """Return the models `(A, D)` of agents that train alone for some rounds."""
+def train_alone(
+    agents: Agents, initial: Tensor, rounds: int, notify: Callable[[], None] = lambda: None
+) -> Tensor:
+    """Return the models `(A, D)` of agents that train alone for some rounds; `notify` is called
+    after each of them.
+    """
     state = agents.start(initial, initial)
     for number in range(1, rounds + 1):
         state, _ = agents.train(state, torch.tensor(number, device=initial.device), None, None)
+        notify()
     return state.weights
 
 
