@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from motifair.config import Config
     from motifair.errors import MotifairError
-    from motifair.experiments.compare import Comparison, compare
+    from motifair.experiments.compare import compare
+    from motifair.experiments.comparison import Comparison
     from motifair.experiments.result import Result, load_result
     from motifair.experiments.run import run
     from motifair.experiments.sweep import Sweep, sweep
@@ -33,7 +34,7 @@ __all__ = [
 
 _HOME = {
     "Callback": "motifair.federation.callbacks",
-    "Comparison": "motifair.experiments.compare",
+    "Comparison": "motifair.experiments.comparison",
     "Config": "motifair.config",
     "Method": "motifair.methods.base",
     "MotifairError": "motifair.errors",

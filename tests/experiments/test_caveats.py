@@ -10,7 +10,7 @@ import pytest
 
 import motifair
 from motifair.config import make_config
-from motifair.experiments.compare import Comparison
+from motifair.experiments.comparison import Comparison
 from motifair.experiments.result import Result
 from motifair.experiments.split_result import SplitResult
 from motifair.experiments.tables import comparison_table, metrics_table

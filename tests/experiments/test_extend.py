@@ -13,7 +13,10 @@ from safetensors.numpy import load_file
 import motifair
 from motifair.errors import MotifairError
 from motifair.experiments import extend as extend_module
-from motifair.experiments.extend import extend
+from motifair.experiments.compare import execute_all
+from motifair.experiments.comparison import load_comparison
+from motifair.experiments.extend import extend, extend_comparison
+from motifair.experiments.plan import write_config
 from motifair.experiments.run import execute
 
 QUICK: dict[str, Any] = {"agents": 3, "hidden": 8, "layers": 2, "threads": 1, "device": "cpu"}
@@ -98,3 +101,36 @@ def test_what_cannot_be_extended_is_refused_and_left_as_it_is(tmp_path: Path) ->
     with pytest.raises(MotifairError, match=r"or extend it: motifair resume .* --rounds 3"):
         motifair.run(out=run, rounds=3, **QUICK)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.json")} == kept
+
+
+def test_an_extended_comparison_equals_one_from_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, whole = tmp_path / "ours", tmp_path / "whole"
+    options = {"methods": "fedavg,motifair", "splits": 2, "trial_rounds": 1, **QUICK}
+    motifair.compare(out=ours, rounds=2, **options)
+    motifair.compare(out=whole, rounds=4, **options)
+    written: list[Path] = []
+
+    def killed(out: Path, *given: Any) -> None:
+        if written:
+            raise KeyboardInterrupt
+        written.append(out)
+        write_config(out, *given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(extend_module, "write_config", killed)
+        with pytest.raises(KeyboardInterrupt):
+            extend_comparison(ours, 4)
+    with pytest.raises(MotifairError, match=rf"continue with: motifair resume {ours}$"):
+        load_comparison(ours)
+    plans, baseline = extend_comparison(ours)  # the rounds that were wanted
+    execute_all(plans, ours, baseline=baseline)
+    for name in ("fedavg", "motifair"):
+        assert_same_files(ours / name, whole / name)
+    for name in ("comparison.csv", "comparison.md", "measures.csv", "comparison.json"):
+        assert (ours / name).read_text() == (whole / name).read_text(), name
+    with pytest.raises(MotifairError, match="extend all of them: motifair resume"):
+        extend(ours / "fedavg", 5)
+    with pytest.raises(MotifairError, match="takes more, not 3"):
+        extend_comparison(ours, 3)

@@ -14,7 +14,7 @@ import pytest
 
 import motifair
 from motifair.evaluation.incentives import SHARES, Giving
-from motifair.experiments.compare import Comparison
+from motifair.experiments.comparison import Comparison
 from motifair.experiments.jobs import GIVES, Job, _members, list_jobs, list_parts
 from motifair.experiments.plan import Plan, make_plan, split_data
 from motifair.experiments.result import Result, load_result

@@ -10,7 +10,7 @@ import pytest
 from report_samples import made_up_source, made_up_split
 
 from motifair.config import make_config
-from motifair.experiments.compare import Comparison
+from motifair.experiments.comparison import Comparison
 from motifair.experiments.result import Result
 from motifair.report.timeline import timeline
 from motifair.report.verdicts import (

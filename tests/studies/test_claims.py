@@ -11,7 +11,7 @@ import torch
 from safetensors.numpy import load_file
 from scipy.stats import spearmanr
 
-from motifair.experiments.compare import Comparison
+from motifair.experiments.comparison import Comparison
 from motifair.experiments.plan import split_data
 from motifair.experiments.result import load_result
 from motifair.federation.members import Members, prepare

@@ -12,7 +12,7 @@ import pytest
 from scipy import stats
 
 from motifair.config import make_config
-from motifair.experiments.compare import Comparison
+from motifair.experiments.comparison import Comparison
 from motifair.experiments.result import Result
 from motifair.experiments.split_result import SplitResult
 from motifair.federation.history import History

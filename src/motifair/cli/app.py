@@ -157,10 +157,7 @@ def compare(
     **settings: Any,
 ) -> None:
     """Run several methods on the same splits and compare them."""
-    from motifair.cli.loggers import make_loggers
-    from motifair.experiments.compare import choose_methods, execute_all, make_plans
-    from motifair.experiments.progress import RunProgress
-    from motifair.report.terminal import show_comparison
+    from motifair.experiments.compare import choose_methods, make_plans
 
     given = _named(settings, set_)
     where = {"data_dir": data_dir, "device": device, "threads": threads, "memory": memory}
@@ -168,20 +165,7 @@ def compare(
     dataset = given.pop("dataset", "planted")
     plans = make_plans(dataset, {n: {} for n in names}, given, **where)
     folder = out or Path("runs") / f"compare-{Path(plans[names[0]].data.name).name}"
-    errors = Console(stderr=True)
-    loggers = make_loggers(log or [], folder, _printer(errors))
-    with ExitStack() as stack:
-        hooks: dict[str, Any] = {"stop": stack.enter_context(stoppable(errors, AGAIN))}
-        if not quiet:
-            _print_inputs(plans, errors)
-            shown = stack.enter_context(RunProgress(plans, errors))
-            hooks["progress"] = shown.begin
-        comparison = execute_all(plans, folder, baseline=baseline, callbacks=loggers, **hooks)
-    if as_json:
-        print_json(comparison.to_json())
-    else:
-        show_comparison(comparison, Console())
-        _print_next(folder)
+    _execute_all(plans, baseline, folder, log, quiet, as_json)
 
 
 @app.command("methods", rich_help_panel=KNOWING)
@@ -206,19 +190,25 @@ def list_methods(as_json: Summary = False) -> None:
 
 @app.command(rich_help_panel=EXPERIMENTS)
 def resume(
-    folder: Annotated[Path, typer.Argument(help="The out folder of a run.")],
+    folder: Annotated[Path, typer.Argument(help="The out folder of a run or comparison.")],
     rounds: Annotated[
         int | None,
-        typer.Option(help="Extend the run, also a finished one, to so many rounds in all."),
+        typer.Option(help="Extend it, also where it is finished, to so many rounds in all."),
     ] = None,
     log: Log = None,
     quiet: Quiet = False,
     as_json: Summary = False,
 ) -> None:
-    """Continue an interrupted run, or extend a finished one, to the same result as in one go."""
-    from motifair.experiments.extend import extend
+    """Continue an interrupted run, or extend a finished run or comparison, to the same result as in
+    one go.
+    """
+    from motifair.experiments.comparison import is_comparison
+    from motifair.experiments.extend import extend, extend_comparison
     from motifair.experiments.plan import read_plan
 
+    if is_comparison(folder):
+        _execute_all(*extend_comparison(folder, rounds), folder, log, quiet, as_json)
+        return
     plan = read_plan(folder) if rounds is None else extend(folder, rounds)
     _execute(plan, folder, log, quiet, as_json)
 
@@ -229,7 +219,7 @@ def show(
     as_json: Summary = False,
 ) -> None:
     """Show a finished run or comparison again."""
-    from motifair.experiments.compare import is_comparison, load_comparison
+    from motifair.experiments.comparison import is_comparison, load_comparison
     from motifair.experiments.result import load_result
     from motifair.report.terminal import show_comparison
 
@@ -299,6 +289,34 @@ def _execute(plan: Any, out: Path, log: list[str] | None, quiet: bool, as_json: 
         save_overview(result, out / "overview.png")
     _print(result, as_json)
     if not as_json:
+        _print_next(out)
+
+
+def _execute_all(
+    plans: Mapping[str, Any],
+    baseline: str | None,
+    out: Path,
+    log: list[str] | None,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    from motifair.cli.loggers import make_loggers
+    from motifair.experiments.compare import execute_all
+    from motifair.experiments.progress import RunProgress
+    from motifair.report.terminal import show_comparison
+
+    errors = Console(stderr=True)
+    loggers = make_loggers(log or [], out, _printer(errors))
+    with ExitStack() as stack:
+        hooks: dict[str, Any] = {"stop": stack.enter_context(stoppable(errors, AGAIN))}
+        if not quiet:
+            _print_inputs(plans, errors)
+            hooks["progress"] = stack.enter_context(RunProgress(plans, errors)).begin
+        comparison = execute_all(plans, out, baseline=baseline, callbacks=loggers, **hooks)
+    if as_json:
+        print_json(comparison.to_json())
+    else:
+        show_comparison(comparison, Console())
         _print_next(out)
 
 

@@ -12,8 +12,9 @@ from safetensors import SafetensorError, safe_open
 from motifair.config import make_config
 from motifair.errors import MotifairError
 from motifair.evaluation.metrics import find_metric
-from motifair.experiments.compare import FILE, is_comparison
+from motifair.experiments.comparison import is_comparison
 from motifair.experiments.jobs import list_parts
+from motifair.experiments.result import COMPARISON
 from motifair.files import read_json
 
 
@@ -45,7 +46,7 @@ def list_runs(folder: Path) -> Iterator[Listed]:
 def describe_run(place: Path) -> Listed | None:
     """Return the row of a folder, None if it is neither a run nor a finished comparison."""
     if is_comparison(place):
-        compared = _read(place / FILE)
+        compared = _read(place / COMPARISON)
         names = ", ".join(str(m.get("method")) for m in compared.get("measures", []))
         what = f"comparison of {names} on {compared.get('dataset')}"
         return Listed(place.name, what, comparison=True, done=1.0)

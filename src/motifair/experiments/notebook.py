@@ -14,7 +14,7 @@ from motifair.experiments.tables import (
 )
 
 if TYPE_CHECKING:
-    from motifair.experiments.compare import Comparison
+    from motifair.experiments.comparison import Comparison
     from motifair.experiments.result import Result
     from motifair.experiments.sweep import Sweep
 

@@ -382,7 +382,10 @@ def write_config(
 def read_plan(out: Path) -> Plan:
     """Return the plan of an earlier run, to continue it in the same folder."""
     if not (out / "config.json").exists():
-        raise MotifairError(f"{out} holds no run; give the folder that --out named.")
+        raise MotifairError(
+            f"{out} holds no run; give the folder that --out named (an unfinished comparison "
+            "continues with the same command)."
+        )
     with damaged_files(out):
         return _read_plan(out, read_json(out / "config.json"))
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from motifair.statements.statement import Statement
 
 
+COMPARISON = "comparison.json"  # in the folder of a comparison, above those of its runs
 # Lines of the summary with the option `incentives`.
 _GIVING = {
     "accuracy_slope": ("accuracy slope", "one agent's, from giving no graph to giving all"),
@@ -355,8 +356,9 @@ def load_result(folder: str | Path) -> Result:
     if not (folder / "config.json").exists():
         raise MotifairError(f"{folder} holds no run; give the folder that --out named.")
     if not (folder / "summary.json").exists():
+        whole = folder.parent if (folder.parent / COMPARISON).exists() else folder
         raise MotifairError(
-            f"The run in {folder} is not finished; continue with: motifair resume {folder}"
+            f"The run in {folder} is not finished; continue with: motifair resume {whole}"
         )
     with damaged_files(folder):
         return _read_result(folder)

@@ -21,7 +21,7 @@ from motifair.experiments.jobs import GIVES, Finished, Progress, list_jobs, run_
 from motifair.experiments.origin import KeepFinalState, Origin
 from motifair.experiments.plan import Given, Plan, join_settings, make_plan, write_config
 from motifair.experiments.progress import show_progress
-from motifair.experiments.result import Result, load_result
+from motifair.experiments.result import COMPARISON, Result, load_result
 from motifair.experiments.split_result import SplitResult
 from motifair.federation.callbacks import Callback
 from motifair.federation.offer import draw_member
@@ -221,7 +221,8 @@ def _check_same(plan: Plan, out: Path) -> None:
         values = ", ".join(f"{k}={stored.get(k)}" for k in other[:3])
         more = wanted["rounds"]
         longer = other == ["rounds"] and more > stored["rounds"]
-        how = f", or extend it: motifair resume {out} --rounds {more}" if longer else "."
+        whole = out.parent if (out.parent / COMPARISON).exists() else out
+        how = f", or extend it: motifair resume {whole} --rounds {more}" if longer else "."
         raise MotifairError(f"{out} holds another run ({values}); name another --out{how}")
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 from motifair.table import NONE, Table, interval, number, percent
 
 if TYPE_CHECKING:
-    from motifair.experiments.compare import Comparison
+    from motifair.experiments.comparison import Comparison
     from motifair.experiments.result import Result
     from motifair.experiments.sweep import Sweep
 

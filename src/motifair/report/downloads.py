@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from motifair.experiments.compare import Comparison
+from motifair.experiments.comparison import Comparison
 from motifair.report.run_section import RunSection
 from motifair.report.timeline import STATUS, Timeline
 

@@ -11,7 +11,7 @@ from typing import Any
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from motifair.experiments.compare import Comparison, paired_runs, unlike
+from motifair.experiments.comparison import Comparison, paired_runs, unlike
 from motifair.experiments.result import Result
 from motifair.experiments.tables import differences_table
 from motifair.files import write_atomic

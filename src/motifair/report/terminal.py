@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
-from motifair.experiments.compare import Comparison
+from motifair.experiments.comparison import Comparison
 from motifair.experiments.result import Result
 from motifair.experiments.tables import agents_table, metrics_table, splits_table
 from motifair.report.verdicts import verdict_on_comparison, verdict_on_run

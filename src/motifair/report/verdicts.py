@@ -14,7 +14,7 @@ import numpy as np
 
 from motifair.evaluation.fairness import ROUNDING
 from motifair.experiments.caveats import accuracy_caveats
-from motifair.experiments.compare import Comparison
+from motifair.experiments.comparison import Comparison
 from motifair.experiments.result import Result
 from motifair.experiments.split_result import SplitResult
 from motifair.experiments.tables import SIGNIFICANT, TITLES

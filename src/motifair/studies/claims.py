@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 
 from motifair.evaluation.fairness import rank_fairness
-from motifair.experiments.compare import Comparison
+from motifair.experiments.comparison import Comparison
 from motifair.experiments.plan import Plan, split_data
 from motifair.experiments.split_result import SplitResult
 from motifair.extras import require

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from motifair.evaluation.fairness import rank_fairness
 from motifair.evaluation.statistics import mean_interval
-from motifair.experiments.compare import Comparison
+from motifair.experiments.comparison import Comparison
 from motifair.experiments.plan import Plan, split_data
 from motifair.experiments.result import Result
 from motifair.graphs.dataset import EMBEDDED

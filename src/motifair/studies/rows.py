@@ -6,7 +6,7 @@ import math
 
 import pandas as pd
 
-from motifair.experiments.compare import COMPARED, Comparison
+from motifair.experiments.comparison import COMPARED, Comparison
 from motifair.experiments.published import METRICS, NAMES, published_table
 from motifair.experiments.result import Result
 

@@ -8,7 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from motifair.errors import MotifairError
-from motifair.experiments.compare import COMPARED, Comparison
+from motifair.experiments.comparison import COMPARED, Comparison
 from motifair.experiments.published import published
 from motifair.graphs.generated import TWITTER_LIKE
 from motifair.graphs.tu import locate

@@ -11,7 +11,8 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
-from motifair.experiments.compare import Comparison, execute_all
+from motifair.experiments.compare import execute_all
+from motifair.experiments.comparison import Comparison
 from motifair.experiments.jobs import Progress
 from motifair.experiments.plan import Plan, make_plan
 from motifair.files import finite, write_atomic

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 from matplotlib.figure import Figure
 
-from motifair.experiments.compare import COMPARED, Comparison
+from motifair.experiments.comparison import COMPARED, Comparison
 from motifair.experiments.plan import Plan
 from motifair.methods import find_method
 from motifair.studies import drawing

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from motifair.evaluation.fairness import LOSS
 from motifair.evaluation.statistics import holm, paired_difference
-from motifair.experiments.compare import COMPARED, Comparison
+from motifair.experiments.comparison import COMPARED, Comparison
 from motifair.experiments.result import Result
 from motifair.experiments.tables import SIGNIFICANT
 from motifair.studies import drawing

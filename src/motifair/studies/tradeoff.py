@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from motifair.experiments.compare import COMPARED, Comparison
+from motifair.experiments.comparison import COMPARED, Comparison
 from motifair.studies import drawing
 from motifair.studies.rows import split_rows
 from motifair.studies.study import CONFIRMATION, DATASETS, Settings, Study, StudyResult

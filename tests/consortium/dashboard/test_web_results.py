@@ -12,7 +12,7 @@ from served import OPERATOR, TOKENS, bearer, client, token_access
 from starlette.testclient import TestClient
 
 from motifair.consortium.store.ledger import open_ledger
-from motifair.experiments.compare import Comparison
+from motifair.experiments.comparison import Comparison
 from motifair.files import write_json
 
 HOSTILE = "<script>alert(1)</script>"

@@ -19,9 +19,14 @@ from fastapi import Depends, HTTPException, Request
 from motifair.consortium.dashboard.dependencies import Cache, ViewerDep
 from motifair.consortium.dashboard.run_index import Series
 from motifair.errors import MotifairError
-from motifair.experiments.compare import FILE, is_comparison, load_comparison, paired_runs, unlike
+from motifair.experiments.comparison import (
+    is_comparison,
+    load_comparison,
+    paired_runs,
+    unlike,
+)
 from motifair.experiments.listing import Listed, describe_run, list_runs
-from motifair.experiments.result import Result, load_result
+from motifair.experiments.result import COMPARISON, Result, load_result
 from motifair.experiments.split_result import SplitResult
 from motifair.experiments.tables import differences_table, splits_table
 from motifair.report.run_section import RunSection, agents_table, metrics_table
@@ -164,7 +169,7 @@ def _brief_source(result: Result) -> Source:
 
 def _stamp(place: Path) -> int:
     """Return what changes when a result does."""
-    path = place / (FILE if is_comparison(place) else "summary.json")
+    path = place / (COMPARISON if is_comparison(place) else "summary.json")
     return path.stat().st_mtime_ns
 
 
