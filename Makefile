@@ -10,7 +10,7 @@ JOBS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint docs bench clean
+.PHONY: help demo test test-all lint docs pictures bench clean
 
 help:  ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -46,6 +46,9 @@ lint: $(DEV)  ## style, types, import direction
 
 docs: $(DEV)  ## the documentation as pages in site/, its notebooks run; `python3 -m http.server -d site` for the search
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+
+pictures: $(DEV)  ## docs/images made anew from the demo and a small federation: needs a Chromium
+	$(BIN)/python scripts/pictures.py
 
 bench: $(BASE)  ## the time of a round against a naive loop and the GEMM bound
 	$(BIN)/motifair bench --device cpu

@@ -345,18 +345,7 @@ class Config:
 
     def __init__(self, **options: Any) -> None:
         inherited = dict(options.pop("component_options", ()))
-        given = {n: parse_option(n, OPTIONS[n], v) for n, v in options.items() if n in OPTIONS}
-        profile = given.get("profile", "default")
-        if profile not in PROFILES:
-            raise MotifairError(f"There is no profile '{profile}'. {nearest(profile, PROFILES)}")
-        scenario = given.get("scenario", "none")
-        if scenario not in SCENARIOS:
-            raise MotifairError(
-                f"There is no scenario '{scenario}'. {nearest(scenario, SCENARIOS)}"
-            )
-        paper = {name: option.default for name, option in OPTIONS.items()}
-        bundles = {**PROFILES[profile], **SCENARIOS[scenario]}
-        values = {**paper, "profile": profile, **bundles, **given}
+        values = _resolve(options)
         own = _component_options(values)
         for name in options:
             if name not in OPTIONS and name not in own:
@@ -369,6 +358,25 @@ class Config:
             check_range(name, value, own[name].metadata)
         self.__dict__.update(values, component_options=components, _given=frozenset(options))
         self._check()
+
+    @classmethod
+    def restored(cls, stored: Mapping[str, Any]) -> Config:
+        """Return the configuration that `to_json` wrote.
+
+        Options of components are taken as they were written, which is after they were checked: to
+        check them again would import the methods, and torch with them.
+
+        >>> config = Config(method="fedprox", mu=0.5, beta="inf")
+        >>> Config.restored(config.to_json()) == config
+        True
+        """
+        options = _without_removed(stored)
+        own = {n: math.inf if v == "inf" else v for n, v in options.items() if n not in OPTIONS}
+        config = cls.__new__(cls)
+        components, given = tuple(sorted(own.items())), frozenset(options)
+        config.__dict__.update(_resolve(options), component_options=components, _given=given)
+        config._check()
+        return config
 
     @property
     def given(self) -> frozenset[str]:
@@ -481,6 +489,19 @@ REMOVED = {
         "accuracies are those after the last round, since one chosen on the test set is too high",
     ),
 }
+
+
+def _resolve(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of all options: those given, others as profile and scenario have them."""
+    given = {n: parse_option(n, OPTIONS[n], v) for n, v in options.items() if n in OPTIONS}
+    profile = given.get("profile", "default")
+    if profile not in PROFILES:
+        raise MotifairError(f"There is no profile '{profile}'. {nearest(profile, PROFILES)}")
+    scenario = given.get("scenario", "none")
+    if scenario not in SCENARIOS:
+        raise MotifairError(f"There is no scenario '{scenario}'. {nearest(scenario, SCENARIOS)}")
+    paper = {name: option.default for name, option in OPTIONS.items()}
+    return {**paper, "profile": profile, **PROFILES[profile], **SCENARIOS[scenario], **given}
 
 
 def _component_options(values: Mapping[str, Any]) -> dict[str, Field[Any]]:

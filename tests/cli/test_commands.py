@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -30,7 +32,7 @@ def test_a_run_shows_progress_agents_and_summary_and_can_be_shown_again(
     out = str(tmp_path / "run")
     assert call(monkeypatch, "run", *QUICK, "--out", out) == 0
     printed = capsys.readouterr()
-    assert "9 of 9 rounds" in printed.err
+    assert "12 of 12 rounds" in printed.err  # three are of models that are judged
     assert printed.err.startswith("Using node labels (7), 2 classes (0, 1).\n")
     assert "harmful" in printed.out
     assert "fairness" in printed.out
@@ -45,6 +47,23 @@ def test_a_run_shows_progress_agents_and_summary_and_can_be_shown_again(
     assert printed.out.endswith(f"Next: motifair report {out}\n")
     assert call(monkeypatch, "runs", str(tmp_path)) == 0
     assert "motifair on planted" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_run_and_a_comparison_are_shown_without_waiting_for_torch(tmp_path: Path) -> None:
+    small = {"rounds": 1, "agents": 3, "hidden": 8, "threads": 1, "device": "cpu"}
+    motifair.compare(out=tmp_path, methods="fedavg,self-train", splits=2, **small)
+    script = (
+        "import sys; from motifair.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as stopped: assert not stopped.code\n"
+        "slow = {'torch', 'numba', 'networkx', 'matplotlib', 'plotly'} & set(sys.modules)\n"
+        "assert not slow, slow"
+    )
+    for folder in (tmp_path, tmp_path / "fedavg"):
+        command = [sys.executable, "-c", script, "show", str(folder)]
+        shown = subprocess.run(command, capture_output=True, text=True)
+        assert shown.returncode == 0, shown.stderr
+        assert "fedavg" in shown.stdout
 
 
 def test_several_splits_are_listed_and_quiet_is_quiet(

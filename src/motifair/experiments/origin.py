@@ -1,30 +1,19 @@
-"""The plan, folder and final models of a result, for reports and predictions."""
+"""Where a result comes from: its plan, folder and final models, for reports and predictions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import TYPE_CHECKING, Any
 
 from motifair.errors import MotifairError
-from motifair.experiments.jobs import checkpoint_path
-from motifair.experiments.plan import Plan, read_plan
-from motifair.federation.agents import AgentsState
-from motifair.federation.callbacks import Callback
 from motifair.federation.history import History
-from motifair.federation.state import (
-    SERVER_TENSORS,
-    FederationState,
-    load_history,
-    load_state,
-    save_state,
-)
-from motifair.files import file_errors, read_json, write_atomic
-from motifair.learning.adam import Moments
+from motifair.files import read_json
+
+if TYPE_CHECKING:  # what trains needs torch; who reads a result does not
+    from motifair.experiments.plan import Plan
+    from motifair.federation.state import FederationState
 
 
 @dataclass(frozen=True)
@@ -44,6 +33,8 @@ class Origin:
             raise MotifairError(
                 "This result was not made by motifair.run, so it has no plan; use one that was."
             )
+        from motifair.experiments.plan import read_plan
+
         return read_plan(self.folder)
 
     @property
@@ -58,19 +49,9 @@ class Origin:
 
     def save_models(self, out: Path, histories: Sequence[History]) -> None:
         """Write or copy the final states that exist to the folder of a result."""
-        if self.folder is not None and self.folder.resolve() == out.resolve():
-            return
-        with file_errors():
-            (out / "checkpoint").mkdir(exist_ok=True)
-        for split, history in enumerate(histories):
-            path = checkpoint_path(out, split, "method")
-            if split in self.states:
-                about = self.plan.about(self.plan.config.seed + split, "method")
-                save_state(path, self.states[split], history, about, final=True)
-            elif self.folder is not None:
-                source = checkpoint_path(self.folder, split, "method")
-                if source.exists():
-                    write_atomic(path, source.read_bytes())
+        from motifair.experiments.final_states import save_models
+
+        save_models(self, out, histories)
 
     def final_state(self, split: int) -> FederationState:
         """Return the state of a split after the last round; refuse if its models were not kept."""
@@ -81,46 +62,6 @@ class Origin:
                 "This result has not kept its models; run again with out= and a folder, and use "
                 "that result."
             )
-        path = checkpoint_path(self.folder, split, "method")
-        if not path.exists():
-            raise MotifairError(
-                f"{self.folder} has no models ({path.name} is missing); run again into another "
-                "folder."
-            )
-        return finished(self.plan, self.folder, split)[0]
+        from motifair.experiments.final_states import read_final_state
 
-
-def finished(plan: Plan, folder: Path, split: int) -> tuple[FederationState, History]:
-    """Return the final state and history of the method on a split; refuse an unfinished one."""
-    path = checkpoint_path(folder, split, "method")
-    about = partial(plan.about, plan.config.seed + split, "method")
-    done, history = load_history(path, about) if path.exists() else (0, None)
-    if history is None or done < plan.config.rounds:
-        raise MotifairError(
-            f"Split {split} is at round {done} of {plan.config.rounds}; finish the run "
-            "with motifair resume first."
-        )
-    return load_state(path, torch.device("cpu")), history
-
-
-class KeepFinalState(Callback):
-    """Keep the final models of a split in memory."""
-
-    def __init__(self) -> None:
-        self.state: FederationState | None = None
-
-    def on_end(self, state: FederationState, history: History) -> None:
-        """Copy the state to the host, without the optimiser's moments."""
-        server = state.server
-        tensors = {name: getattr(server, name).cpu().clone() for name in SERVER_TENSORS}
-        memory = {name: tensor.cpu().clone() for name, tensor in server.memory.items()}
-        self.state = FederationState(
-            _without_moments(state.agents),
-            replace(server, round=server.round.cpu(), memory=memory, **tensors),
-        )
-
-
-def _without_moments(agents: AgentsState) -> AgentsState:
-    weights = agents.weights.detach().cpu().clone()
-    own = None if agents.own is None else _without_moments(agents.own)
-    return AgentsState(weights, Moments.zero(weights[:0]), own)
+        return read_final_state(self.plan, self.folder, split)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from motifair.config import Config, make_config
+from motifair.config import Config
 from motifair.errors import MotifairError
 from motifair.evaluation.fairness import fairness_bound
 from motifair.evaluation.incentives import Giving
@@ -19,7 +19,6 @@ from motifair.evaluation.metrics import Metric, find_metric
 from motifair.evaluation.statistics import mean_interval
 from motifair.experiments.caveats import fairness_caveats
 from motifair.experiments.origin import Origin
-from motifair.experiments.plan import write_config
 from motifair.experiments.split_result import METRICS, SplitResult
 from motifair.federation.history import History
 from motifair.files import damaged_files, file_errors, read_json, write_atomic, write_json
@@ -218,6 +217,8 @@ class Result:
         folder = Path(folder)
         with file_errors():
             folder.mkdir(parents=True, exist_ok=True)
+        from motifair.experiments.plan import write_config  # with torch, which readers do not need
+
         write_config(folder, self.config, self.origin.environment, self.inputs)
         self.origin.save_models(folder, [split.history for split in self.splits])
         self.write_tables(folder)
@@ -365,7 +366,7 @@ def load_result(folder: str | Path) -> Result:
 
 
 def _read_result(folder: Path) -> Result:
-    config = make_config(read_json(folder / "config.json")["options"])
+    config = Config.restored(read_json(folder / "config.json")["options"])
     summary = read_json(folder / "summary.json")
     # Read as text: numbers are parsed exactly later, and an agent may be named 1 or NA.
     agents, history = (

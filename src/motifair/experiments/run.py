@@ -17,8 +17,9 @@ import torch
 from motifair.config import OPTIONS, Config
 from motifair.errors import MotifairError
 from motifair.evaluation.incentives import SHARES, Giving
+from motifair.experiments.final_states import KeepFinalState
 from motifair.experiments.jobs import GIVES, Finished, Progress, list_jobs, run_jobs
-from motifair.experiments.origin import KeepFinalState, Origin
+from motifair.experiments.origin import Origin
 from motifair.experiments.plan import Given, Plan, join_settings, make_plan, write_config
 from motifair.experiments.progress import show_progress
 from motifair.experiments.result import COMPARISON, Result, load_result

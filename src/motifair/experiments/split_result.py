@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 
 from motifair.evaluation.fairness import (
     correlation_interval,
@@ -21,7 +20,6 @@ from motifair.evaluation.fairness import (
 from motifair.evaluation.incentives import SHARES, Giving, rationality, rationality_retest
 from motifair.evaluation.metrics import find_metric
 from motifair.federation.history import History
-from motifair.mechanism.payoff import compensation_paid
 
 METRICS = (
     "personalised_accuracy", "global_accuracy", "fairness", "gain", "worst_gain", "worse_off",
@@ -71,13 +69,18 @@ class SplitResult:
     def compensation_paid(self) -> np.ndarray:
         """Payments to each agent for late contribution, in money, `(rounds, agents)`.
 
-        The history has μ_i itself, in units of value. Payoffs of a round add up to its budget.
+        The history has μ_i itself, in units of value; it is paid B·μ_i / Σ_j max(p_j, 0), where the
+        payoffs of a round add up to its budget B. E5 also distributes the penalties of others in
+        the same proportions; they are not included.
         """
         value, bonus, payoff = (
-            torch.tensor(self.history.columns[n]) for n in ("value", "compensation", "payoff")
+            self.history.columns[n] for n in ("value", "compensation", "payoff")
         )
-        paid: np.ndarray = compensation_paid(value, bonus, payoff.sum(dim=1, keepdim=True)).numpy()
-        return paid
+        paid = np.where(value < 0, 0.0, bonus)
+        gains = np.where(value < 0, 0.0, value + bonus).sum(axis=1, keepdims=True)
+        budget = payoff.sum(axis=1, keepdims=True)
+        money: np.ndarray = np.divide(budget * paid, gains, out=np.zeros_like(paid), where=paid > 0)
+        return money
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of this split, named as in `METRICS`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from motifair.experiments.origin import finished
+from motifair.experiments.final_states import finished
 from motifair.experiments.plan import read_plan
 from motifair.export.model import save_model
 from motifair.export.trained import SERVER, TrainedSplit

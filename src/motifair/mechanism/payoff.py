@@ -33,20 +33,6 @@ def payoff(value: Tensor, bonus: Tensor, budget: float) -> Tensor:
     return budget * share / share.sum(dim=-1, keepdim=True)
 
 
-def compensation_paid(value: Tensor, bonus: Tensor, budget: float | Tensor) -> Tensor:
-    """Return the part of the budget that is paid for μ_i: B·μ_i / Σ_j max(p_j, 0). `(..., A)`.
-
-    E5 also distributes the penalties of others in the same proportions; they are not included.
-
-    >>> bonus = torch.tensor([1.0, 0.0, 9.0])
-    >>> compensation_paid(torch.tensor([0.75, 0.25, -0.25]), bonus, budget=2.0).tolist()
-    [1.0, 0.0, 0.0]
-    """
-    paid = torch.where(value < 0, 0.0, bonus)
-    gains = torch.where(value < 0, 0.0, value + bonus).sum(dim=-1, keepdim=True)
-    return torch.where(paid > 0, budget * paid / gains, 0.0)
-
-
 def equal_payoff(graphs: Tensor, budget: float) -> Tensor:
     """Pay every agent B/N, `(..., A) -> (..., A)`."""
     return torch.full_like(graphs, budget / graphs.shape[-1], dtype=torch.float64)

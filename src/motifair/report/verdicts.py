@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,11 +19,12 @@ from motifair.experiments.comparison import Comparison
 from motifair.experiments.result import Result
 from motifair.experiments.split_result import SplitResult
 from motifair.experiments.tables import SIGNIFICANT, TITLES
-from motifair.report.source import Source
-from motifair.report.timeline import Timeline
-from motifair.statements.explanations import ALIGNED
-from motifair.statements.statement import Payment, Statement
 from motifair.table import interval
+
+if TYPE_CHECKING:  # with them comes torch, which the verdict on a run does not need
+    from motifair.report.source import Source
+    from motifair.report.timeline import Timeline
+    from motifair.statements.statement import Payment, Statement
 
 MOST_NAMES = 3
 EQUAL = 0.005  # a payoff that differs by less from an equal share rounds to it
@@ -189,9 +191,9 @@ def _why(s: Statement, settled: Sequence[Payment], above: bool) -> str:
         where = " was 0"
     words = f"{_since(on_side, settled)} your value{where}"
     if "value" not in s.parts:  # else the method has a rule of its own
-        measured = [re.sub(r"\bits\b", "your", ALIGNED[kind]) for kind in s.alignments]
-        measured += ["the variety of motifs in your graphs"] if "diversity" in s.parts else []
-        words += f"; it measures {' and '.join(measured)}"
+        measured = [s.meaning["alignment"]]
+        measured += [s.meaning["diversity"]] if "diversity" in s.parts else []
+        words += re.sub(r"\bits\b", "your", f"; it measures {' and '.join(measured)}")
     if s.judged:
         words += ". Before round 1 the others judged a model that you trained alone"
     fined = [p for p in settled if p.value < 0]
