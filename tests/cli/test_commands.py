@@ -251,7 +251,7 @@ def test_a_comparison_is_one_table_and_goes_on_when_given_again(
     words = ["compare", *QUICK, "--splits", "2", "--methods", "fedavg,motifair", "--out", out]
     assert call(monkeypatch, *words) == 0
     printed = capsys.readouterr()
-    assert "24 of 24 rounds" in printed.err
+    assert "30 of 30 rounds" in printed.err
     assert "paired difference to fedavg" in printed.out.replace("\n", " ")
     assert call(monkeypatch, *words, "--quiet", "--json") == 0
     again = capsys.readouterr()

@@ -112,7 +112,7 @@ def _graphs(result: motifair.Result) -> Any:
 
 def test_progress_counts_every_training_once(capsys: pytest.CaptureFixture[str]) -> None:
     motifair.sweep({"learning_rate": [0.01, 0.1], "beta": [1, 2]}, progress=True, **QUICK)
-    assert "learning_rate=0.1,beta=2.0: 16 of 16 rounds" in capsys.readouterr().err.replace(
+    assert "learning_rate=0.1,beta=2.0: 24 of 24 rounds" in capsys.readouterr().err.replace(
         "\n", " "
     )
 

@@ -61,7 +61,7 @@ def test_a_study_writes_its_folder_and_says_where(
     assert call(monkeypatch, "ablation", *quick(tmp_path, data_dir)) == 0
     printed = capsys.readouterr()
     assert "Results in" in printed.out
-    assert "motifair: 6 of 6 rounds" in printed.err
+    assert "motifair: 8 of 8 rounds" in printed.err
     names = {p.name for p in (tmp_path / "ablation").iterdir()}
     assert names == {"ablation.csv", "splits.csv", "MUTAG.png", "MUTAG.svg", "README.md"}
     assert call(monkeypatch, "ablation", *quick(tmp_path, data_dir), "--quiet", "--json") == 0

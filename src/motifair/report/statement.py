@@ -113,7 +113,6 @@ def as_html(statement: Statement) -> str:
         drawn=[(name_of(m.key), draw(m.key), m.others) for m in _drawn(statement)],
         colours=LIGHT,
         rows=[_row(statement, p) for p in statement.rounds],
-        sum=_sum(statement),
         instead=_instead(statement),
         motifs=_motifs(statement),
         fragments=_fragments(statement),
@@ -141,6 +140,7 @@ def describe(statement: Statement) -> dict[str, Any]:
         "verdict": verdict_on_statement(statement),
         "besides": _besides(statement),
         "labels": _labels(statement),
+        "sum": _sum(statement),
     }
 
 
