@@ -158,7 +158,7 @@ def test_nothing_of_the_initial_value_is_paid_where_the_first_round_sets_the_val
         for p in s.rounds:
             assert "does not follow" not in p.note
             assert {k: v for k, v in p.amounts.items() if v} == {"alignment": paid}
-        assert "it starts as the first round shows" in s.sentences[0]
+        assert "it starts with what a member's first round shows" in s.sentences[0]
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def how_paid(terms: AgreedTerms) -> str:
         "number of its graphs that count, this says what they are worth. "
     )
     first = rule.config.initial_value == "evidence"
-    start = "as the first round shows" if first else "equal for all"
+    start = "with what a member's first round shows" if first else "equal for all"
     added = alignment_kind(terms)
     if rule.config.diversity_weight > 0:
         added += " and diversity"
