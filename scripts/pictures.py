@@ -67,7 +67,7 @@ def dashboard(place: Path) -> Iterator[str]:
 def opened(browser: Browser, address: str, size: tuple[int, int]) -> Iterator[Page]:
     """Open a page in a window of a size, in light colours."""
     page = browser.new_page(viewport={"width": size[0], "height": size[1]}, color_scheme="light")
-    page.goto(address)
+    page.goto(address, timeout=120_000)
     yield page
     page.close()
 
