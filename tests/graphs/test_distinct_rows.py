@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from motifair.graphs.batch import _distinct_rows
+from motifair.graphs.matrices import distinct_rows
 
 # Few values, so that rows repeat; some differ from others in their last bits only.
 VALUES = st.sampled_from([1.0, 2.0, -1.0, 1e-40, 0.3, 0.1 + 0.2])
@@ -29,7 +29,7 @@ def test_rows_are_numbered_by_first_occurrence(matrix: sparse.csr_array) -> None
     dense = matrix.toarray()
     number: dict[bytes, int] = {}
     expected = [number.setdefault(row.tobytes(), len(number)) for row in dense]
-    kinds, kind = _distinct_rows(matrix)
+    kinds, kind = distinct_rows(matrix)
     assert kind.tolist() == expected
     assert kinds.shape == (len(number), matrix.shape[1])
     assert np.array_equal(kinds.toarray()[kind], dense)
@@ -40,4 +40,4 @@ def test_a_hundred_thousand_unlike_rows_stay_apart() -> None:
     index = np.stack([np.arange(n) % 317, 317 + np.arange(n) // 317], axis=1).ravel()
     matrix = sparse.csr_array((np.ones(2 * n), index, 2 * np.arange(n + 1)))
     twice = sparse.csr_array(sparse.vstack([matrix, matrix], format="csr"))
-    assert _distinct_rows(twice)[1].tolist() == [*range(n), *range(n)]
+    assert distinct_rows(twice)[1].tolist() == [*range(n), *range(n)]

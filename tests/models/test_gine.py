@@ -15,16 +15,21 @@ from worlds import CPU
 from motifair.graphs.batch import Batch, Shard, collate, make_shard, repeat
 from motifair.graphs.features import Features, fit_features
 from motifair.graphs.minibatch import Stack
-from motifair.models import GINE
+from motifair.models import GINE, message_sum
+from motifair.models.perceptron import sum_rows
 
 HIDDEN, LAYERS = 8, 3
 PARTS = np.split(np.arange(sum(SIZES)), np.cumsum(SIZES)[:-1])
 
 
-def agents() -> tuple[Features, list[Shard]]:
+# With labels alone many nodes have the same neighbourhood, with attributes none.
+KINDS = pytest.mark.parametrize("kind", ["label", "label+attributes"])
+
+
+def agents(kind: str = "label") -> tuple[Features, list[Shard]]:
     graphs = random_graphs(sum(SIZES), seed=8)
-    features = fit_features(graphs, PARTS, "auto", "auto")
-    assert features.kind == "label+attributes"
+    features = fit_features(graphs, PARTS, kind, "auto")
+    assert features.kind == kind
     assert features.edges == len(EDGE_LABELS)
     return features, [make_shard(graphs.select(p), features, summed=False) for p in PARTS]
 
@@ -63,19 +68,59 @@ def gradient(model: GINE, weights: Tensor, batch: Batch) -> Tensor:
     return found
 
 
-def test_embeddings_are_those_of_pyg() -> None:
-    features, shards = agents()
+@KINDS
+@pytest.mark.parametrize("layers", [0, LAYERS])
+def test_embeddings_are_those_of_pyg(kind: str, layers: int) -> None:
+    features, shards = agents(kind)
     model, weights = model_of(features)
+    batch = collate(shards, CPU, torch.float64, layers=layers)
+    assert (batch.distinct is not None) == (layers > 0 and kind == "label")
     with torch.no_grad():
-        found = model.embed(weights, collate(shards, CPU, torch.float64))
+        found = model.embed(weights, batch)
     for k, shard in enumerate(shards):
         expected = by_pyg(model, weights[k], shard, features)
         assert torch.allclose(found[k, : len(shard)], expected, rtol=0, atol=1e-6)
         assert expected.abs().max() > 0.1
 
 
-def test_the_gradient_is_that_of_finite_differences() -> None:
-    features, shards = agents()
+@KINDS
+def test_distinct_neighbourhoods_change_no_gradient(kind: str) -> None:
+    features, shards = agents(kind)
+    model, weights = model_of(features)
+    batch = collate(shards, CPU, torch.float64)
+    assert batch.first is not None
+    shared = len(batch.first.spread.backward.start) < len(batch.first.spread.forward.start)
+    assert shared == (kind == "label")
+    found, expected = (gradient(model, weights, b) for b in (batch, replace(batch, first=None)))
+    assert torch.allclose(found, expected, rtol=0, atol=1e-12)
+
+
+@KINDS
+def test_the_kernels_of_a_cpu_compute_the_bag_sums_of_other_devices(kind: str) -> None:
+    batch = collate(agents(kind)[1], CPU, torch.float64)
+    assert batch.messages is not None
+    assert batch.first is not None
+    draw = torch.Generator().manual_seed(0)
+    table = torch.randn(
+        batch.rows, len(EDGE_LABELS) + 1, HIDDEN, dtype=torch.float64, generator=draw
+    )
+    for maps in (batch.messages, batch.first.messages):
+        inputs = len(maps.source.backward.start) // batch.rows
+        x = torch.randn(batch.rows, inputs, HIDDEN, dtype=torch.float64, generator=draw)
+        sums = message_sum.forward(x, table, maps)
+        assert torch.allclose(sums.message, message_sum.send_by_bag_sums(x, table, maps))
+        g = torch.randn(sums.y.shape, dtype=torch.float64, generator=draw)
+        own = g if maps.own is None else sum_rows(maps.own.backward, g)
+        of_message = sum_rows(maps.total.backward, g)
+        expected = message_sum.backward_by_bag_sums(of_message, sums.message, own, maps)
+        for ours, theirs in zip(message_sum.backward(g, sums, table, maps), expected, strict=True):
+            assert torch.allclose(ours, theirs, rtol=0, atol=1e-12)
+            assert theirs.abs().max() > 1
+
+
+@KINDS
+def test_the_gradient_is_that_of_finite_differences(kind: str) -> None:
+    features, shards = agents(kind)
     model, weights = model_of(features)
     batch = collate(shards, CPU, torch.float64)
     found = gradient(model, weights, batch)
@@ -103,8 +148,9 @@ def test_labels_of_edges_matter() -> None:
     assert not torch.allclose(*found)
 
 
-def test_mini_batches_have_the_tensors_of_collated_graphs() -> None:
-    features, shards = agents()
+@KINDS
+def test_mini_batches_have_the_tensors_of_collated_graphs(kind: str) -> None:
+    features, shards = agents(kind)
     model, weights = model_of(features)
     stack = Stack(shards, torch.float64)
     chosen = [np.array([4, 1, 0]), np.array([0]), np.array([3, 2])]
@@ -117,7 +163,12 @@ def test_mini_batches_have_the_tensors_of_collated_graphs() -> None:
             mine, theirs = (getattr(getattr(b.messages, name), way) for b in (cut, whole))
             assert torch.equal(mine.index, theirs.index)
             assert torch.equal(mine.start, theirs.start)
-    assert torch.equal(gradient(model, weights, cut), gradient(model, weights, whole))
+    assert cut.first is not None
+    assert whole.first is not None
+    sizes = [len(b.first.spread.backward.start) for b in (cut, whole) if b.first is not None]
+    assert sizes[0] == sizes[1]  # only the neighbourhoods that occur
+    found, expected = (gradient(model, weights, b) for b in (cut, whole))
+    assert torch.allclose(found, expected, rtol=0, atol=1e-12)
 
 
 def test_repeated_batches_and_graphs_without_edges() -> None:

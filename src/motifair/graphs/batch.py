@@ -20,7 +20,15 @@ from torch import Tensor
 from motifair.bag_sum import Bags, BagSum
 from motifair.graphs.features import Features
 from motifair.graphs.graph_set import GraphSet, Ints, ranges
-from motifair.graphs.kernels import number_sparse_rows
+from motifair.graphs.matrices import distinct_rows, selection, stacked
+from motifair.graphs.messages import (
+    FirstLayer,
+    Messages,
+    Neighbourhoods,
+    between_kinds,
+    between_nodes,
+    first_layer,
+)
 from motifair.graphs.targets import default_names
 
 
@@ -117,7 +125,7 @@ def make_shard(
         else sparse.csr_array(inputs)
     )
     rows.sort_indices()
-    kinds, kind = _distinct_rows(rows)
+    kinds, kind = distinct_rows(rows)
     if motifs is None:
         motifs = sparse.csr_array((len(graphs), 0))
     structure = np.zeros((nodes, 0)) if structure is None else structure
@@ -138,75 +146,13 @@ class DistinctNodes:
 
     Nodes with the same input whose neighbours have the same inputs have the same output. So layer k
     is computed on its Q_k distinct nodes only: `levels[k]` sums distinct rows of the previous layer
-    over neighbourhoods (R·Q_k → R·Q_{k+1}), and `pool` those of the last layer over graphs.
+    over neighbourhoods (R·Q_k → R·Q_{k+1}), and `pool` those of the last layer over graphs. Where
+    edges have labels, `messages[k]` does, from the first layer on, and there are no `levels`.
     """
 
     levels: tuple[Bags, ...]
     pool: Bags
-
-
-class EdgeMessages:
-    """The distinct messages along the edges of graphs, one for each node and label of its edges.
-
-    Attributes:
-        source: Node that sends each message, ascending, `(P,)`.
-        label: Number of its label among the `labels`, `(P,)`.
-        message: Message that each entry of `neighbour` sends, `(2·edges,)`.
-        labels: Number of edge labels K.
-    """
-
-    def __init__(self, graphs: GraphSet, columns: Ints) -> None:
-        assert graphs.edge_label is not None
-        self.labels = len(columns)
-        code = graphs.neighbour * self.labels + np.searchsorted(columns, graphs.edge_label)
-        sent, self.message = np.unique(code, return_inverse=True)
-        self.source, self.label = np.divmod(sent, self.labels)
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-
-@dataclass(frozen=True)
-class Messages:
-    """Maps of `EdgeMessages`, for stacks padded to P messages.
-
-    Attributes:
-        source: Copies nodes to their messages, R·N → R·P.
-        inputs: Sums rows of the layer of edge labels, its bias last, R·(K+1) → R·P.
-        total: Sums the messages that each node receives, R·P → R·N.
-    """
-
-    source: BagSum
-    inputs: BagSum
-    total: BagSum
-
-    def repeat(self, copies: int) -> Messages:
-        """Return the maps of `copies` times as many agents."""
-        parts = (part.repeat(copies) for part in (self.source, self.inputs, self.total))
-        return Messages(*parts)
-
-
-def _messages(shards: Sequence[Shard], nodes: int, device: torch.device) -> Messages | None:
-    columns = shards[0].edge_columns
-    if columns is None:
-        return None
-    sent = [EdgeMessages(s.graphs, columns) for s in shards]
-    largest = max(len(m) for m in sent)
-    source = [_selection(m.source, len(s.kind)) for s, m in zip(shards, sent, strict=True)]
-    width = len(columns) + 1
-    inputs = [_selection(m.label, width) + _selection(m.label * 0 + width - 1, width) for m in sent]
-    total = [
-        sparse.csr_array(
-            (np.ones(len(m.message), np.float32), m.message, s.graphs.edge_start),
-            shape=(len(s.kind), len(m)),
-        )
-        for s, m in zip(shards, sent, strict=True)
-    ]
-    return Messages(
-        BagSum.of(_stacked(source, largest, nodes), device),
-        BagSum.of(_stacked(inputs, largest, width), device),
-        BagSum.of(_stacked(total, nodes, largest), device),
-    )
+    messages: tuple[Messages, ...] = ()
 
 
 MOST_DISTINCT = 0.9  # share of distinct nodes up to which `DistinctNodes` is faster than all nodes
@@ -240,6 +186,8 @@ class Batch:
             among all.
         distinct: The distinct nodes of each layer, for passes without dropout.
         messages: The messages along edges, for models that read edge labels.
+        first: The first layer on distinct neighbourhoods, for models that read edge labels; None if
+            it is computed on all nodes.
         allowed: Which outputs each agent has, `(R, 1, outputs)`; None if all have all of them.
     """
 
@@ -260,6 +208,7 @@ class Batch:
     entries: Tensor | None = None
     distinct: DistinctNodes | None = None
     messages: Messages | None = None
+    first: FirstLayer | None = None
     allowed: Tensor | None = None
 
     def select_motifs(self, values: Tensor) -> Tensor:
@@ -283,7 +232,7 @@ def collate(
     N = max(len(s.graphs.degree) for s in shards)
     Q = max(s.kinds.shape[0] for s in shards)
     G = max(len(s) for s in shards)
-    closed = _stacked([closed_neighbourhoods(s.graphs) for s in shards], N, N)
+    closed = stacked([closed_neighbourhoods(s.graphs) for s in shards], N, N)
     motifs = sparse.csr_array(sparse.block_diag([_wide(s.motifs.T, G) for s in shards], "csr"))
     count = np.asarray(motifs.sum(axis=1), dtype=np.float64).ravel()
     weight = np.zeros((R, G))
@@ -295,20 +244,22 @@ def collate(
     for r, s in enumerate(shards):
         degree[r, : len(s.kind), 0] = s.graphs.degree
         structure[r, : len(s.kind)] = s.structure
-    spread = [_selection(s.kind, s.kinds.shape[0]) for s in shards]
-    pool = [_selection(s.graphs.node_graph, len(s)).T for s in shards]
+    spread = [selection(s.kind, s.kinds.shape[0]) for s in shards]
+    pool = [selection(s.graphs.node_graph, len(s)).T for s in shards]
     number = [s.motifs.shape[1] for s in shards]
+    columns, graphs = shards[0].edge_columns, [s.graphs for s in shards]
+    hoods = None if columns is None else _neighbourhoods(shards, columns, [s.kind for s in shards])
     return Batch(
         rows=R,
         nodes=N,
         degree=torch.as_tensor(degree, dtype=dtype, device=device),
         structure=torch.as_tensor(structure, dtype=dtype, device=device),
         inputs=BagSum.of(
-            _stacked([s.kinds for s in shards], Q, shards[0].kinds.shape[1]), device, dtype
+            stacked([s.kinds for s in shards], Q, shards[0].kinds.shape[1]), device, dtype
         ),
-        spread=BagSum.of(_stacked(spread, N, Q), device),
+        spread=BagSum.of(stacked(spread, N, Q), device),
         closed=BagSum.symmetric(closed.indices, closed.indptr, device),
-        pool=BagSum.of(_stacked(pool, G, N), device),
+        pool=BagSum.of(stacked(pool, G, N), device),
         target=torch.as_tensor(
             target, dtype=torch.int64 if target.ndim == 2 else dtype, device=device
         ),
@@ -325,11 +276,16 @@ def collate(
             device=device,
         ),
         motif_rows=BagSum.of(
-            sparse.csr_array(_selection(np.repeat(np.arange(R), number), R).T.tocsr()),
+            sparse.csr_array(selection(np.repeat(np.arange(R), number), R).T.tocsr()),
             device,
         ),
-        distinct=_distinct_nodes(shards, layers, device, dtype),
-        messages=_messages(shards, N, device),
+        distinct=(
+            _distinct_nodes(shards, layers, device, dtype)
+            if hoods is None
+            else _distinct_messages(shards, hoods, layers, device, dtype)
+        ),
+        messages=None if columns is None else between_nodes(graphs, columns, N, device),
+        first=None if hoods is None else first_layer(hoods, Q, N, device),
         allowed=own_outputs(shards, label_weight.shape[-1], device),
     )
 
@@ -394,6 +350,7 @@ def repeat(batch: Batch, copies: int) -> Batch:
         entries=None,
         distinct=None,
         messages=None if batch.messages is None else batch.messages.repeat(copies),
+        first=None if batch.first is None else batch.first.repeat(copies),
         allowed=None if batch.allowed is None else rows(batch.allowed),
     )
 
@@ -407,54 +364,81 @@ def _distinct_nodes(
     levels: list[Bags] = []
     for _ in range(layers - 1):
         counts = [_kind_counts(s, k, n) for s, k, n in zip(shards, kind, size, strict=True)]
-        distinct = [_distinct_rows(count) for count in counts]
+        distinct = [distinct_rows(count) for count in counts]
         rows, kind = [r for r, _ in distinct], [k for _, k in distinct]
         new = [r.shape[0] for r in rows]
-        # On a GPU always, so that an agent's rounding does not depend on whom it is stacked with.
-        if device.type == "cpu" and sum(new) > MOST_DISTINCT * sum(len(k) for k in kind):
-            break
-        levels.append(Bags.of(_stacked(rows, max(new), max(size)), device, dtype))
+        if _mostly_distinct(shards, new, device):
+            return None
+        levels.append(Bags.of(stacked(rows, max(new), max(size)), device, dtype))
         size = new
-    if not layers or len(levels) < layers - 1:
+    if not layers:
         return None
+    return DistinctNodes(tuple(levels), _distinct_pool(shards, kind, size, device, dtype))
+
+
+def _distinct_messages(
+    shards: Sequence[Shard],
+    hoods: Sequence[Neighbourhoods],
+    layers: int,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> DistinctNodes | None:
+    """Refine kinds of nodes by the messages that they receive, as `_distinct_nodes` does.
+
+    `hoods` are the neighbourhoods of the first layer.
+    """
+    columns, before = shards[0].edge_columns, max(s.kinds.shape[0] for s in shards)
+    assert columns is not None
+    levels: list[Messages] = []
+    for k in range(layers):
+        hoods = _neighbourhoods(shards, columns, [h.number for h in hoods]) if k else hoods
+        if _mostly_distinct(shards, [len(h) for h in hoods], device):
+            return None
+        levels.append(between_kinds(hoods, before, device))
+        before = max(len(h) for h in hoods)
+    if not layers:
+        return None
+    kind, size = [h.number for h in hoods], [len(h) for h in hoods]
+    pool = _distinct_pool(shards, kind, size, device, dtype)
+    return DistinctNodes((), pool, tuple(levels))
+
+
+def _neighbourhoods(
+    shards: Sequence[Shard], columns: Ints, kind: Sequence[Ints]
+) -> list[Neighbourhoods]:
+    return [Neighbourhoods(s.graphs, columns, k) for s, k in zip(shards, kind, strict=True)]
+
+
+def _mostly_distinct(shards: Sequence[Shard], kinds: Sequence[int], device: torch.device) -> bool:
+    """Return whether a layer is as fast on all nodes as on the distinct ones.
+
+    On a GPU never, so that an agent's rounding does not depend on whom it is stacked with.
+    """
+    return device.type == "cpu" and sum(kinds) > MOST_DISTINCT * sum(len(s.kind) for s in shards)
+
+
+def _distinct_pool(
+    shards: Sequence[Shard],
+    kind: Sequence[Ints],
+    size: Sequence[int],
+    device: torch.device,
+    dtype: torch.dtype,
+) -> Bags:
+    """Return the map that sums the kinds of each graph's nodes."""
     graphs = max(len(s) for s in shards)
     pool = [
-        _selection(s.graphs.node_graph, len(s)).T @ _selection(k, n)
+        selection(s.graphs.node_graph, len(s)).T @ selection(k, n)
         for s, k, n in zip(shards, kind, size, strict=True)
     ]
-    return DistinctNodes(tuple(levels), Bags.of(_stacked(pool, graphs, max(size)), device, dtype))
+    return Bags.of(stacked(pool, graphs, max(size)), device, dtype)
 
 
 def _kind_counts(shard: Shard, kind: Ints, kinds: int) -> sparse.csr_array:
     """Count how often each kind occurs in each closed neighbourhood, `(nodes, kinds)`."""
-    counts = sparse.csr_array(closed_neighbourhoods(shard.graphs) @ _selection(kind, kinds))
+    counts = sparse.csr_array(closed_neighbourhoods(shard.graphs) @ selection(kind, kinds))
     counts.sort_indices()
     return counts
 
 
-def _selection(column: Ints, columns: int) -> sparse.csr_array:
-    """Return the 0/1 matrix whose row k has a single 1, in `column[k]`."""
-    n = len(column)
-    return sparse.csr_array((np.ones(n, np.float32), column, np.arange(n + 1)), shape=(n, columns))
-
-
-def _stacked(blocks: Sequence[sparse.sparray], height: int, width: int) -> sparse.csr_array:
-    """Return the block-diagonal matrix of blocks padded to `height` × `width`."""
-    padded = []
-    for block in blocks:
-        grown = sparse.csr_array(block)
-        grown.resize((height, width))
-        padded.append(grown)
-    return sparse.csr_array(sparse.block_diag(padded, format="csr"))
-
-
 def _wide(block: sparse.sparray, width: int) -> sparse.csr_array:
-    return _stacked([block], block.shape[0], width)
-
-
-def _distinct_rows(matrix: sparse.csr_array) -> tuple[sparse.csr_array, Ints]:
-    """Return the distinct rows in order of first occurrence, and the number of each row."""
-    # Compared as integers: rows are equal only if they are bit-identical.
-    bits = matrix.data.view(f"i{matrix.data.itemsize}")
-    kind, first = number_sparse_rows(matrix.indptr, matrix.indices, bits)
-    return sparse.csr_array(matrix[first]), kind
+    return stacked([block], block.shape[0], width)

@@ -21,8 +21,9 @@ from scipy import sparse
 from torch import Tensor
 
 from motifair.bag_sum import Bags, BagSum
-from motifair.graphs.batch import Batch, Messages, Shard
+from motifair.graphs.batch import Batch, Shard
 from motifair.graphs.kernels import transpose
+from motifair.graphs.messages import Messages
 from motifair.graphs.minibatch import Stack
 
 

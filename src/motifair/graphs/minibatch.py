@@ -1,9 +1,9 @@
 """Mini-batches of a stack of agents on a CPU, drawn at every training step.
 
 `collate` of the selected graphs gives bit-identical tensors (and also the motifs that do not
-occur), but takes as long as the training step itself. Here the agents' graphs are in flat arrays,
-compiled kernels extract a batch, and its tensors are views of two arrays. On a GPU `epochs` cuts
-the same batches.
+occur, and distinct neighbourhoods in another order), but takes as long as the training step itself.
+Here the agents' graphs are in flat arrays, compiled kernels extract a batch, and its tensors are
+views of two arrays. On a GPU `epochs` cuts the same batches.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from torch import Tensor
 from motifair.bag_sum import Bags, BagSum
 from motifair.graphs.batch import (
     Batch,
-    EdgeMessages,
-    Messages,
     Shard,
     closed_neighbourhoods,
     of_targets,
@@ -27,6 +25,7 @@ from motifair.graphs.batch import (
 )
 from motifair.graphs.graph_set import GraphSet, Ints, ranges
 from motifair.graphs.kernels import gather_rows, number_values, padded_rows, row_starts, transpose
+from motifair.graphs.messages import EdgeMessages, FirstLayer, Messages, Neighbourhoods
 
 Arrays = dict[str, np.ndarray]
 
@@ -57,8 +56,13 @@ class Stack:
         self.motifs.sort_indices()
         columns = shards[0].edge_columns
         self.sent = None if columns is None else EdgeMessages(self.graphs, columns)
-        if self.sent is not None:
+        if self.sent is not None and columns is not None:
             self.first_sent = np.searchsorted(self.sent.source, np.arange(len(self.kind) + 1))
+            # Kinds are numbered agent by agent, and so is what is made of them.
+            self.hoods = Neighbourhoods(self.graphs, columns, self.kind.astype(np.int64))
+            agent = np.searchsorted(self.first_kind, self.hoods.own, side="right") - 1
+            self.first_hood = np.searchsorted(agent, np.arange(len(shards) + 1))
+            self.first_pair = np.searchsorted(self.hoods.sent.source, self.first_kind)
 
     def cut(self, chosen: Sequence[Ints]) -> Batch:
         """Return a batch of the chosen graphs of each agent, given by their numbers in the stack.
@@ -104,9 +108,8 @@ class Stack:
             motif_weight=sent["motif_weight"],
             motif_rows=_bag_sum(sent, "motif_rows"),
             entries=sent["entries"],
-            messages=None
-            if self.sent is None
-            else Messages(*(_bag_sum(sent, name) for name in ("source", "labels", "total"))),
+            messages=None if self.sent is None else _messages(sent),
+            first=None if self.sent is None else _first_layer(sent),
             allowed=self.allowed,
         )
 
@@ -139,12 +142,6 @@ class Stack:
         received, _ = gather_rows(
             node, self.graphs.edge_start, self.sent.message, np.zeros_like(node)
         )
-        width = self.sent.labels + 1
-        row = messages.agent * width
-        labels = np.column_stack([row + self.sent.label[used], row + width - 1]).ravel()
-        agents = len(messages.first) - 1
-        start = messages.starts(2 * ones)
-        parts, _ = _with_transpose("labels", start, labels, agents * width)
         total, _ = _with_transpose(
             "total", nodes.starts(self.graphs.degree[node]), place[received], messages.rows
         )
@@ -153,9 +150,35 @@ class Stack:
             "source.start": messages.starts(ones),
             "source back.index": messages.row,
             "source back.start": nodes.starts(count),
-            **parts,
+            **_label_maps("labels", messages, self.sent.label[used], self.sent.labels + 1),
             **total,
         }
+
+    def _first_maps(self, node: Ints, nodes: _PaddedRows, used: Ints, kinds: _PaddedRows) -> Arrays:
+        """Return the maps from the `used` kinds to the neighbourhoods that occur, and to nodes."""
+        if self.sent is None:
+            return {}
+        received, sent = self.hoods.received, self.hoods.sent
+        hood, number, first = number_values(self.hoods.number[node], nodes.first, self.first_hood)
+        hoods = _PaddedRows(first)
+        pair, _ = gather_rows(hood, received.indptr, received.indices, np.zeros_like(hood))
+        start = hoods.starts(received.indptr[hood + 1] - received.indptr[hood])
+        of_agent = start[hoods.largest * np.arange(len(first))]
+        pair, message, first = number_values(pair, of_agent, self.first_pair)
+        pairs = _PaddedRows(first)
+        row = np.empty(self.first_kind[-1], np.int64)
+        row[used] = kinds.row
+        one, single = (rows.starts(np.ones_like(rows.row)) for rows in (hoods, pairs))
+        maps = (
+            ("first own", one, row[self.hoods.own[hood]], kinds.rows),
+            ("first source", single, row[sent.source[pair]], kinds.rows),
+            ("first total", start, pairs.row[message], pairs.rows),
+            ("hoods", nodes.starts(np.ones_like(node)), hoods.row[number], hoods.rows),
+        )
+        parts = _label_maps("first labels", pairs, sent.label[pair], sent.labels + 1)
+        for each in maps:
+            parts |= _with_transpose(*each)[0]
+        return parts
 
     def _input_parts(self, node: Ints, nodes: _PaddedRows) -> tuple[Arrays, Arrays]:
         """Return the maps from inputs to the kinds that occur, and from kinds to nodes."""
@@ -168,7 +191,8 @@ class Stack:
         single, kind = nodes.starts(np.ones_like(node)), kinds.row[number]
         ints, entry = _with_transpose("inputs", start, column, (len(first) - 1) * width)
         spread, _ = _with_transpose("spread", single, kind, kinds.rows)
-        return ints | spread, {"inputs.weight": weight, "inputs back.weight": weight[entry]}
+        ints |= spread | self._first_maps(node, nodes, used, kinds)
+        return ints, {"inputs.weight": weight, "inputs back.weight": weight[entry]}
 
     def _motif_parts(self, graph: Ints, graphs: _PaddedRows) -> tuple[Arrays, Arrays]:
         """Return the maps that sum the graphs with each motif, and the motifs of each agent."""
@@ -225,6 +249,14 @@ def _with_transpose(
     return parts | {f"{back}.index": back_index, f"{back}.start": back_start}, entry
 
 
+def _label_maps(name: str, messages: _PaddedRows, label: Ints, width: int) -> Arrays:
+    """Return the map from rows of edge labels, that of the bias last, to messages."""
+    row = messages.agent * width
+    both = np.column_stack([row + label, row + width - 1]).ravel()
+    start = messages.starts(np.full_like(row, 2))
+    return _with_transpose(name, start, both, (len(messages.first) - 1) * width)[0]
+
+
 def _tensors(parts: Mapping[str, np.ndarray], dtype: torch.dtype) -> dict[str, Tensor]:
     """Convert arrays to one tensor; return flat views of it by name."""
     flat = [p.ravel() for p in parts.values()]
@@ -240,6 +272,15 @@ def _bag_sum(sent: Mapping[str, Tensor], name: str, back: str | None = None) -> 
         for n in (name, back or f"{name} back")
     )
     return BagSum(forward, backward)
+
+
+def _messages(sent: Mapping[str, Tensor]) -> Messages:
+    return Messages(*(_bag_sum(sent, name) for name in ("source", "labels", "total")))
+
+
+def _first_layer(sent: Mapping[str, Tensor]) -> FirstLayer:
+    names = ("first source", "first labels", "first total", "first own")
+    return FirstLayer(Messages(*(_bag_sum(sent, n) for n in names)), _bag_sum(sent, "hoods"))
 
 
 def _sums(counts: Sequence[int] | Ints) -> Ints:

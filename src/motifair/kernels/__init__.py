@@ -204,6 +204,45 @@ def _lined_up(
     return moved.long(), begins, None if weight is None else weight[entry]
 
 
+class Senders(NamedTuple):
+    """Who sends which message, as the kernels of a CPU read it.
+
+    `source` and `label` are those of each message, -1 in padding; input j sends the messages
+    `sent[first[j]:first[j+1]]`.
+    """
+
+    source: np.ndarray
+    label: np.ndarray
+    first: np.ndarray
+    sent: np.ndarray
+
+
+def send(x: Tensor, labels: Tensor, senders: Senders) -> Tensor:
+    """Return the messages max(x[source] + labels[label], 0), `(messages, H)`; on a CPU only.
+
+    Args:
+        x: Inputs, `(inputs, H)`.
+        labels: What each label adds, `(labels, H)`.
+        senders: Who sends which message.
+    """
+    out = x.new_empty(len(senders.source), x.shape[1])
+    cpu.send(*(t.numpy() for t in (x, labels)), senders.source, senders.label, out.numpy())
+    return out
+
+
+def send_backward(
+    gradient: Tensor, message: Tensor, own: Tensor, senders: Senders, labels: int, agents: int
+) -> tuple[Tensor, Tensor]:
+    """Return the gradients of x, added to `own`, and of the labels, for messages of `send`.
+
+    `labels` is the number of their rows, all of them in equal parts of so many agents.
+    """
+    of_x, of_labels = torch.empty_like(own), own.new_empty(labels, own.shape[1])
+    read = (t.contiguous().numpy() for t in (gradient, message, own))
+    cpu.send_backward(*read, *senders[1:], agents, of_x.numpy(), of_labels.numpy())
+    return of_x, of_labels
+
+
 def adam_(
     weights: Tensor,
     gradient: Tensor,

@@ -56,6 +56,50 @@ def rectify_backward(gradient: Any, y: Any, scale: Any, out: Any, total: Any) ->
 
 
 @numba.njit(nogil=True, cache=True)
+def send(x: Any, labels: Any, source: Any, label: Any, out: Any) -> None:
+    """Compute messages along edges; see `kernels.send`."""
+    hidden = x.shape[1]
+    zero = x.dtype.type(0)
+    for p in range(len(out)):
+        s, k = source[p], label[p]
+        if s < 0:
+            out[p] = zero
+            continue
+        for h in range(hidden):
+            out[p, h] = max(x[s, h] + labels[k, h], zero)
+
+
+@numba.njit(nogil=True, cache=True)
+def send_backward(
+    gradient: Any, message: Any, own: Any, label: Any, first_sent: Any, sent: Any,
+    agents: int, of_x: Any, of_labels: Any,
+) -> None:  # fmt: skip
+    """Mask the gradient of messages, and sum it by source and label; see `kernels.send_backward`.
+
+    Input j sent the messages `sent[first_sent[j]:first_sent[j+1]]`.
+    """
+    inputs, hidden, table = len(of_x) // agents, of_x.shape[1], len(of_labels) // agents
+    zero = of_x.dtype.type(0)
+    part = np.empty((table, hidden), of_x.dtype)
+    of_labels[:] = zero
+    for r in range(agents):
+        # Sums of blocks, then their sum: one long sum in single precision loses digits.
+        for first in range(0, inputs, WORD):
+            part[:] = zero
+            for j in range(r * inputs + first, r * inputs + min(first + WORD, inputs)):
+                for h in range(hidden):
+                    of_x[j, h] = own[j, h]
+                for e in range(first_sent[j], first_sent[j + 1]):
+                    p = sent[e]
+                    k = label[p] - r * table
+                    for h in range(hidden):
+                        v = gradient[p, h] if message[p, h] > 0 else zero
+                        of_x[j, h] += v
+                        part[k, h] += v
+            of_labels[r * table : (r + 1) * table] += part
+
+
+@numba.njit(nogil=True, cache=True)
 def adam(
     weights: Any, gradient: Any, first: Any, second: Any, steps: Any, moving: Any,
     learning_rate: float, weight_decay: float, beta1: float, beta2: float, epsilon: float,

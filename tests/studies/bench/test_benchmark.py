@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import pytest
 import torch
 from rich.console import Console
@@ -13,6 +14,7 @@ from rich.console import Console
 from motifair.cli import main
 from motifair.errors import MotifairError
 from motifair.experiments.plan import make_plan
+from motifair.studies.bench.cpu import measure_edges
 from motifair.studies.bench.cuda import measure_cuda
 from motifair.studies.bench.measure import cpu_name, environment, host_seconds, in_turn
 from motifair.studies.bench.run import run_benchmark, show_benchmark
@@ -53,6 +55,18 @@ def test_on_a_cpu_a_round_beats_the_naive_loop_and_is_near_its_products(
     assert found["round_vs_naive"] > 1.2
     assert 1 < found["round_vs_bound"] < 6
     assert found["peak_memory_mib"] > 50
+
+
+def test_rounds_with_and_without_edge_labels_are_compared() -> None:
+    path = nx.path_graph(4)
+    nx.set_edge_attributes(path, {edge: k % 2 for k, edge in enumerate(path.edges)}, "label")
+    graphs = [path.copy() for _ in range(20)]
+    for k, graph in enumerate(graphs):
+        graph.graph["y"] = k % 2
+    plan = make_plan(graphs, {**SMALL, "agents": 2, "partition": "iid"}, device="cpu", threads=1)
+    found = measure_edges(plan, 1)
+    assert list(found) == ["gin", "gine"]
+    assert min(found.values()) > 0
 
 
 def small_stack(splits: int = 2) -> dict[str, Any]:

@@ -29,7 +29,8 @@ def measure_cpu(plan: Plan, repeats: int) -> dict[str, Any]:
 
     `round_vs_naive` is the time of a round of the naive loop over ours, `round_vs_bound` the time
     of our round over that of its matrix products, `threads_2_vs_1` the speed-up by a second thread.
-    `batches_vs_loader` and `small_vs_loader` are those of `measure_loaded`.
+    `batches_vs_loader` and `small_vs_loader` are those of `measure_loaded`, `gine_vs_gin`, where
+    edges have labels, the time of a round that reads them over one that does not.
     """
     config, split = plan.config, split_data(plan, 0)
     labels = motif_labels(split.graphs, resolve_features(split.graphs, config.features))
@@ -49,13 +50,15 @@ def measure_cpu(plan: Plan, repeats: int) -> dict[str, Any]:
             repeats,
         )
     loaded = measure_loaded(plan, repeats)
+    edges = {} if split.graphs.edge_label is None else measure_edges(plan, repeats)
     return {
         "round_vs_naive": seconds["naive"] / seconds["round"],
         "round_vs_bound": seconds["round"] / seconds["bound"],
         "threads_2_vs_1": seconds["round"] / seconds["round_two_threads"],
         "batches_vs_loader": loaded["batches_loader"] / loaded["batches"],
         "small_vs_loader": loaded["small_loader"] / loaded["small"],
-        "seconds": seconds | loaded,
+        **({"gine_vs_gin": edges["gine"] / edges["gin"]} if edges else {}),
+        "seconds": seconds | loaded | edges,
         "peak_memory_mib": peak_memory_mib(),
     }
 
@@ -73,4 +76,15 @@ def measure_loaded(plan: Plan, repeats: int) -> dict[str, float]:
         variants[name] = stepper(ours.round, ours.start())
         naive = naive_federation(config, held, plan.device, loaded=True)
         variants[f"{name}_loader"] = naive.round
+    return in_turn(variants, repeats)
+
+
+def measure_edges(plan: Plan, repeats: int) -> dict[str, float]:
+    """Time rounds of federated averaging with edge labels (`gine`) and without (`gin`)."""
+    variants: dict[str, Work] = {}
+    for name, edges in (("gin", "ignore"), ("gine", "label")):
+        config = replace(plan.config, method="fedavg", edges=edges)
+        members = prepare(config, split_data(plan, 0), seed=config.seed)
+        ours = Simulation(config, members, device=plan.device)
+        variants[name] = stepper(ours.round, ours.start())
     return in_turn(variants, repeats)

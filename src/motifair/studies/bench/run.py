@@ -25,7 +25,7 @@ from motifair.table import Table
 SPLITS, REPEATS = 20, 12
 RATIOS = (
     "round_vs_naive", "round_vs_bound", "threads_2_vs_1", "batches_vs_loader", "small_vs_loader",
-    "recorded_vs_eager", "stack_vs_one_by_one", "batches_vs_steps",
+    "gine_vs_gin", "recorded_vs_eager", "stack_vs_one_by_one", "batches_vs_steps",
 )  # fmt: skip
 
 
