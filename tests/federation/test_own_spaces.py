@@ -10,6 +10,7 @@ import networkx as nx
 import numpy as np
 import pytest
 import torch
+from own_modules import PlainGIN
 from targets_world import planted_numbers, planted_tasks
 from worlds import CPU, simulate, small_config, small_graphs
 
@@ -187,15 +188,16 @@ def test_several_federations_in_a_stack_are_what_they_are_one_by_one() -> None:
 # What belongs to each alone
 
 
-def test_an_agent_never_predicts_a_class_of_another_dataset() -> None:
-    config, split = three_fields(weight_decay=0.0)
+@pytest.mark.parametrize("model", ["", "own_modules:PlainGIN"])
+def test_an_agent_never_predicts_a_class_of_another_dataset(model: str) -> None:
+    config, split = three_fields(weight_decay=0.0, model=model)
     simulation, states, _ = simulate(config, split)
     members, weights = simulation.members[0], states[-1].agents.weights
-    assert members.model.classes == 3
+    assert members.model.task.outputs == 3
     for a, name in enumerate(split.names):
         batch = collate([members.test[a]], CPU, torch.float64)
         probability = outputs(simulation.model, weights[a : a + 1], batch)
-        classes = members.own(a).model.classes
+        classes = members.own(a).model.task.outputs
         assert classes == (3 if name == "banks" else 2)
         assert (probability[..., classes:] == 0).all()
         torch.testing.assert_close(
@@ -286,7 +288,10 @@ def test_several_agents_of_each_dataset_with_incentives_and_a_report(tmp_path: P
         result.predict(held["banks"], agent="server")
 
 
-def test_exported_models_have_the_inputs_and_classes_of_their_own_dataset(tmp_path: Path) -> None:
+@pytest.mark.parametrize("module", [None, PlainGIN], ids=["built-in", "module"])
+def test_exported_models_have_the_inputs_and_classes_of_their_own_dataset(
+    module: type | None, tmp_path: Path
+) -> None:
     held = fields()
     folders = []
     for name, graphs in held.items():
@@ -296,7 +301,8 @@ def test_exported_models_have_the_inputs_and_classes_of_their_own_dataset(tmp_pa
             content = nx.node_link_data(graph, edges="edges")
             (folders[-1] / f"{k:02d}.json").write_text(json.dumps(content))
     joined = ",".join(map(str, folders))
-    result = motifair.run(joined, spaces="own", out=tmp_path / "run", **QUICK)
+    options = QUICK if module is None else {**QUICK, "model": module}
+    result = motifair.run(joined, spaces="own", out=tmp_path / "run", **options)
     assert execute(read_plan(tmp_path / "run"), tmp_path / "run").mean == pytest.approx(
         result.mean, nan_ok=True
     )
@@ -307,7 +313,7 @@ def test_exported_models_have_the_inputs_and_classes_of_their_own_dataset(tmp_pa
         small_config(agents=3, test_fraction=0.2),
     )
     for a, folder in enumerate(written):
-        model, name = load_model(folder), folder.name
+        model, name = load_model(folder, module=module), folder.name
         test = split.parts[a].partition.test[0]
         labels = predict(model, from_unclassed([held[name][g] for g in test]))["label"]
         truth = [held[name][g].graph["y"] for g in test]
@@ -329,6 +335,7 @@ def test_exported_models_have_the_inputs_and_classes_of_their_own_dataset(tmp_pa
         ({"contribution": True}, "there is none where acids and banks and cells"),
         ({"edges": "label"}, "convolutions that read them cannot be shared; use edges=ignore"),
         ({"features": "label"}, "banks has no node labels; use features=auto"),
+        ({"model": "own_modules:GCN"}, "Convolutions of the model own_modules:GCN read the inputs"),
         ({"spaces": "other"}, "spaces takes auto or common or own, not 'other'"),
         ({"spaces": "common"}, "use features=degree, or spaces=own"),
     ],

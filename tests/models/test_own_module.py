@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -51,21 +53,27 @@ def passed(model: Model, weights: Tensor, batch: object) -> tuple[Tensor, Tensor
     assert embedding is not None
     real = (batch.graph_weight > 0)[:, :, None]  # type: ignore[attr-defined]
     place = torch.cos(torch.arange(real.shape[1], dtype=torch.float64))[:, None]
-    loss = (scores * real * place).sum() + (embedding * real * place).sum()
+    asked = real if batch.allowed is None else real & batch.allowed  # type: ignore[attr-defined]
+    loss = (scores * asked * place).sum() + (embedding * real * place).sum()
     (gradient,) = torch.autograd.grad(loss, leaf)
     return (embedding * real).detach(), (scores * real).detach(), gradient
 
 
 @KINDS
-@pytest.mark.parametrize("cut", [False, True], ids=["whole", "cut"])
+@pytest.mark.parametrize(
+    ("cut", "own"), [(False, False), (True, False), (False, True)], ids=["whole", "cut", "own"]
+)
 def test_scores_embeddings_and_gradients_are_those_of_the_built_in_network(
-    kind: str, edges: str, cut: bool
+    kind: str, edges: str, cut: bool, own: bool
 ) -> None:
+    """`own`: the first agent does not have the last class, nor is asked for it."""
     features, summed = agents(kind, edges, summed=edges == "ignore")
     _, plain = agents(kind, edges, summed=False)
+    if own:
+        summed[0], plain[0] = (replace(s[0], outputs=CLASSES - 1) for s in (summed, plain))
     network, module = network_for(features), module_for("own_modules:PlainGIN", features)
     seeds = range(len(SIZES))
-    rows, own = (
+    rows, theirs = (
         torch.stack([m.layout.initial(s, torch.float64) for s in seeds]) for m in (network, module)
     )
     batches = []
@@ -74,13 +82,18 @@ def test_scores_embeddings_and_gradients_are_those_of_the_built_in_network(
         # One agent has no graphs in this mini-batch, as one with fewer of them at the end.
         chosen = [stack.first[0] + np.array([4, 1]), np.zeros(0, np.int64), np.array([8])]
         batches.append(stack.cut(chosen) if cut else collate(shards, CPU, torch.float64))
-    expected, found = passed(network, rows, batches[0]), passed(module, own, batches[1])
+    if own:
+        assert batches[1].allowed is not None
+    expected, found = passed(network, rows, batches[0]), passed(module, theirs, batches[1])
     for a, b in zip(expected[:2], found[:2], strict=True):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
     layout = built_in(features.width, CLASSES, features.edges, HIDDEN, LAYERS)
     for r in seeds:
-        ours, theirs = layout.to_state_dict(expected[2][r]), module.layout.unpack(found[2][r][None])
-        for name, gradient in theirs.items():
+        ours, by_name = (
+            layout.to_state_dict(expected[2][r]),
+            module.layout.unpack(found[2][r][None]),
+        )
+        for name, gradient in by_name.items():
             torch.testing.assert_close(ours[name], gradient[0], rtol=1e-9, atol=1e-9)
 
 

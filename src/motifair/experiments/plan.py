@@ -27,6 +27,7 @@ from motifair.graphs.task import REGRESSION, resolve_task
 from motifair.graphs.tu import data_folder
 from motifair.methods import (
     MECHANISM_OPTIONS,
+    check_own_spaces,
     find_method,
     fit_to_model,
     make_method,
@@ -163,8 +164,13 @@ def make_plan(
     split = split_data(plan, 0)
     if not config.model:
         return plan
-    _, model = make_network(config, split, list(split.partition.train))
-    return replace(plan, config=fit_to_model(config, model, options))
+    models = [
+        make_network(config, part, list(part.partition.train))[1] for part in split.parts or [split]
+    ]
+    config = fit_to_model(config, models[0], options)
+    if split.parts:
+        check_own_spaces(config, models)
+    return replace(plan, config=config)
 
 
 def _load(

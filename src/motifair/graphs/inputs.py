@@ -62,8 +62,9 @@ def describe_inputs(
     if data.parts:
         own = [describe_inputs(p, features, motifs=motifs, task=task) for p in data.parts]
         said = [(part.name, inputs) for part, inputs in zip(data.parts, own, strict=True)]
+        module = (f"the model {model}",) if model else ()
         return Inputs(
-            tuple(f"{name}: {', '.join(inputs.uses)}" for name, inputs in said),
+            (*(f"{name}: {', '.join(inputs.uses)}" for name, inputs in said), *module),
             tuple(f"{name}: {words}" for name, inputs in said for words in inputs.ignores),
         )
     graphs, features = data.graphs, resolve_features(data.graphs, features)

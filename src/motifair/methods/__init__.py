@@ -192,6 +192,21 @@ def fit_to_model(config: Config, model: Model, given: Mapping[str, object]) -> C
     return replace(config, prototype_weight=0.0)
 
 
+def check_own_spaces(config: Config, models: Sequence[Model]) -> None:
+    """Refuse a module, made for each of several datasets, if what agents exchange of it depends on
+    a dataset's inputs or classes.
+    """
+    method, one = make_method(config), models[0]
+    wider = method.network(one.width + 1, 0, one.task)
+    sizes = {m.layout.tensor_sizes(m.layout.shared(method.share)) for m in (*models, wider)}
+    if len(sizes) > 1:
+        raise MotifairError(
+            f"Convolutions of the model {config.model} read the inputs or give the classes, which "
+            "datasets have of their own, so they cannot be shared; begin and end it with layers "
+            "whose names do not begin with convs."
+        )
+
+
 def own_model(method: Method) -> str:
     """Describe the user's module that a method trains; '' if it trains its own network."""
     name = method.config.model.partition("#")[0]

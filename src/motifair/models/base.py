@@ -206,10 +206,8 @@ class _Head(torch.autograd.Function):
         post, post_bias, readout, readout_bias = layout.head(weights)
         x = dense(embedding, post, post_bias, *keep)
         scores = product(x, readout, readout_bias)
-        if normalised and allowed is not None:
-            scores = scores.masked_fill(~allowed, NEVER)
         if normalised:
-            scores = torch.log_softmax(scores, dim=-1)
+            scores = torch.log_softmax(of_own_classes(scores, allowed), dim=-1)
         ctx.layout, ctx.scale, ctx.normalised = layout, keep.scale, normalised
         ctx.save_for_backward(weights, embedding, x, scores)
         return scores
@@ -227,6 +225,13 @@ class _Head(torch.autograd.Function):
         of_head = (*of_post, *of_readout)
         row = [weights.new_zeros(len(weights), body), *(tensor.flatten(1) for tensor in of_head)]
         return torch.cat(row, dim=1), of_embedding, None, None, None, None
+
+
+def of_own_classes(scores: Tensor, allowed: Tensor | None) -> Tensor:
+    """Return the scores `(R, G, classes)` with those of classes that an agent does not have at
+    `NEVER`; see `Batch.allowed`.
+    """
+    return scores if allowed is None else scores.masked_fill(~allowed, NEVER)
 
 
 def linear_parts(name: str, inputs: int, outputs: int) -> list[tuple[str, tuple[int, ...]]]:

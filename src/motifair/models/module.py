@@ -17,7 +17,7 @@ from torch_geometric.data import Batch as PygBatch
 from motifair.errors import MotifairError
 from motifair.graphs.batch import Batch
 from motifair.graphs.task import CLASSES, Task
-from motifair.models.base import Model, Noise
+from motifair.models.base import Model, Noise, of_own_classes
 from motifair.models.factory import GENERATOR, find_factory
 from motifair.models.layout import Layout
 from motifair.models.pyg_data import as_pyg
@@ -103,7 +103,7 @@ class ModuleModel(Model):
         ]
         scores = torch.stack([s for s, _ in rows])
         if self.task.kind == CLASSES:
-            scores = torch.log_softmax(scores, dim=-1)
+            scores = torch.log_softmax(of_own_classes(scores, batch.allowed), dim=-1)
         return torch.stack([e for _, e in rows]) if self.hidden else None, scores
 
     def about(self) -> dict[str, Any]:
