@@ -130,7 +130,8 @@ def find_targets(
     left = [f"column {c}, which counts rows" for c in rows]
     left += [f"{len(constant)} columns without two values ({_some(constant)})"] if constant else []
     if not found:
-        raise MotifairError(f"{path} has no column of numbers to predict; add one.")
+        without = f" (left out: {'; '.join(left)})" if left else ""
+        raise MotifairError(f"{path} has no column of numbers to predict{without}; add one.")
     if len(found) > 1 and not asked:
         raise MotifairError(
             f"{path} has {len(found)} columns of numbers ({_some(found)}); name those to predict "
