@@ -46,7 +46,7 @@ VOTED = {
     "diversity_weight": 8.0, "value_rate": 0.05, "size": "claimed",
 }  # value by the votes of the others' gradients  # fmt: skip
 NAMES = ("bank-a", "bank-b", "bank-c", "bank-d")
-MORE = ("name", "deadline", "max_size_ratio")  # of [federation]
+MORE = ("name", "deadline", "max_size_ratio", "max_time_ratio")  # of [federation]
 SEEDS = {name: 100 + k for k, name in enumerate(NAMES)}
 JUDGING = -1  # in place of the round for tasks to judge peers, which are of round 0, as joining is
 

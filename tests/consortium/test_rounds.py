@@ -557,7 +557,14 @@ def test_the_servers_model_is_a_whole_row() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"max_norm": 5e3}, {"max_size_ratio": 3.0}, {"deadline": 400}, {"beta": 2.0}]
+    "changes",
+    [
+        {"max_norm": 5e3},
+        {"max_size_ratio": 3.0},
+        {"max_time_ratio": 9.0},
+        {"deadline": 400},
+        {"beta": 2.0},
+    ],
 )
 def test_whatever_members_agree_to_can_change_in_a_run_and_is_signed(
     changes: dict[str, float],

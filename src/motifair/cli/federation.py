@@ -309,6 +309,7 @@ def status(
 ) -> None:
     """Show the progress of a run, the members of its last round, what runs here, and problems."""
     operator = _operator(folder)
+    from motifair.consortium.lateness import ANSWERS, usual_seconds
     from motifair.consortium.operate import problems
     from motifair.consortium.operate import status as run_status
     from motifair.consortium.transports.nvflare.stopping import engine, keeper
@@ -321,6 +322,7 @@ def status(
         "rounds": operator.terms.config.rounds,
         "finished": now.finished,
         "members": {x.agent: x.status + (f": {x.reason}" if x.reason else "") for x in lines},
+        "median seconds to answer": usual_seconds(operator.run(run) / ANSWERS),
         "running here": [k.name for k in _kits(folder) if keeper(k) or engine(k)],
         "problems": problems(operator, run),
     }

@@ -87,6 +87,7 @@ def _read(
             "federation": source.federation,
             "accuracy": source.accuracy,
             "counted": source.counted,
+            "seconds": source.seconds,
         }
     else:
         from motifair.consortium.source import read_ledger

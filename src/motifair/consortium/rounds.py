@@ -25,10 +25,11 @@ from motifair.consortium.agent import LOST, OTHER_TERMS
 from motifair.consortium.audit import rebuild, retained, upload_path
 from motifair.consortium.checkpoint import good_checkpoints, save_checkpoint
 from motifair.consortium.coordinator import Coordinator, RunCheckpoint
+from motifair.consortium.lateness import ANSWERS, late, record_answers
 from motifair.consortium.live import LIVE, LiveStatusWriter
 from motifair.consortium.store.lease import LedgerUnavailable
 from motifair.consortium.store.ledger import Ledger
-from motifair.consortium.transports import Transport
+from motifair.consortium.transports import OnReply, Transport, ignore_reply
 from motifair.consortium.validation import Accepted
 from motifair.consortium.wire import unseal
 from motifair.errors import MotifairError
@@ -84,8 +85,9 @@ class RunDriver:
             accounts = self._accounts()
         last = self.coordinator.terms.config.rounds
         until = last if rounds is None else min(last, checkpoint.round + rounds)
+        first = checkpoint.round  # agents start up, or already have their answers
         while checkpoint.round < until:
-            checkpoint = self._round(checkpoint, accounts)
+            checkpoint = self._round(checkpoint, accounts, timed=checkpoint.round > first)
         if checkpoint.round < last:
             return False
         self._finish(checkpoint)
@@ -204,13 +206,21 @@ class RunDriver:
         return answers
 
     def _exchange(
-        self, round: int, tasks: Mapping[str, bytes]
+        self, round: int, tasks: Mapping[str, bytes], on_reply: OnReply = ignore_reply
     ) -> tuple[dict[str, bytes], dict[str, str]]:
-        """Send tasks, with the live status kept; return the replies, and why others are missing."""
+        """Send tasks, with the live status kept; return the replies, and why others are missing.
+
+        `on_reply` is called as by `Transport.exchange`.
+        """
         deadline = self.coordinator.terms.deadline
+
+        def replied(name: str, seconds: float) -> None:
+            self.live.replied(name)
+            on_reply(name, seconds)
+
         self.live.started(round, tasks, deadline)
         try:
-            return self.transport.exchange(tasks, deadline, self.live.replied)
+            return self.transport.exchange(tasks, deadline, replied)
         finally:
             self.live.ended()
 
@@ -222,9 +232,15 @@ class RunDriver:
         self._append(checkpoint.entry)
         return checkpoint
 
-    def _round(self, checkpoint: RunCheckpoint, accounts: Accounts) -> RunCheckpoint:
-        replies, absent = self._quorum(checkpoint)
+    def _round(
+        self, checkpoint: RunCheckpoint, accounts: Accounts, *, timed: bool
+    ) -> RunCheckpoint:
+        """Compute and save one round; where it is `timed`, answers may be late."""
+        replies, absent, seconds = self._quorum(checkpoint)
         accepted, rejected = self._check(checkpoint, replies)
+        record_answers(self.folder / ANSWERS, checkpoint.round + 1, seconds)
+        absent |= self._late({n: seconds[n] for n in accepted}) if timed else {}
+        accepted = {name: a for name, a in accepted.items() if name not in absent}
         differing = sorted(name for name, reason in absent.items() if OTHER_TERMS in reason)
         if differing and len(accepted) < self.coordinator.terms.quorum:
             raise MotifairError(
@@ -245,8 +261,17 @@ class RunDriver:
         accounts.add(saved.entry)
         return saved
 
-    def _quorum(self, checkpoint: RunCheckpoint) -> tuple[dict[str, bytes], dict[str, str]]:
-        """Ask for the uploads of a round until enough are valid; return them, and who is absent.
+    def _late(self, seconds: Mapping[str, float]) -> dict[str, str]:
+        """Return the reasons for valid answers that are late, if the quorum is kept without."""
+        terms = self.coordinator.terms
+        found = late(seconds, terms.max_time_ratio)
+        return found if len(seconds) - len(found) >= terms.quorum else {}
+
+    def _quorum(
+        self, checkpoint: RunCheckpoint
+    ) -> tuple[dict[str, bytes], dict[str, str], dict[str, float]]:
+        """Ask for the uploads of a round until enough are valid; return them, who is absent, and
+        how many seconds each took.
 
         Members that did not answer are asked again. An invalid upload, or an agent that needs the
         server's model, which it gets with the next round, is not waited for.
@@ -255,15 +280,21 @@ class RunDriver:
         replies: dict[str, bytes] = {}
         absent: dict[str, str] = {}
         asked = dict(checkpoint.tasks)
+        began, seconds = time.monotonic(), dict[str, float]()
         while True:
-            again = time.monotonic() + PAUSE  # agents may fail at once
-            answered, failed = self._exchange(checkpoint.round + 1, asked)
+            now = time.monotonic()
+            again = now + PAUSE  # agents may fail at once
+
+            def replied(name: str, took: float, waited: float = now - began) -> None:
+                seconds[name] = waited + took
+
+            answered, failed = self._exchange(checkpoint.round + 1, asked, replied)
             replies |= answered
             absent = {n: r for n, r in (absent | failed).items() if n not in replies}
             valid = len(self._check(checkpoint, replies)[0])
             asked = {n: checkpoint.tasks[n] for n, r in absent.items() if not _final(r)}
             if valid >= quorum or valid + len(asked) < quorum:
-                return replies, absent
+                return replies, absent, {name: seconds[name] for name in replies}
             time.sleep(max(0.0, again - time.monotonic()))
 
     def _check(

@@ -8,6 +8,7 @@ from pathlib import Path
 from motifair.config import make_config
 from motifair.consortium.checkpoint import load_checkpoint
 from motifair.consortium.coordinator import JoinedMember, believed_sizes, counted_sizes
+from motifair.consortium.lateness import ANSWERS, usual_seconds
 from motifair.consortium.operator_folder import OperatorFolder
 from motifair.consortium.rounds import RESULT
 from motifair.consortium.store.ledger import open_ledger
@@ -38,6 +39,7 @@ def read_deployed(folder: Path, run: str | None = None) -> Source:
         verdict=verdict,
         graphs={j.name: j.graphs for j in roster},
         counted=_counted(operator.terms, roster),
+        seconds=usual_seconds(operator.run(name) / ANSWERS),
         motifs={j.name: j.motifs for j in roster},
         accuracy=read_accuracy(path),
     )

@@ -35,6 +35,7 @@ SIMULATION_ONLY = frozenset(
     }
 )  # fmt: skip
 TERMS = "federation.toml"
+MAX_TIME_RATIO = 1e9  # so that the deadline alone counts
 PLACES = 6  # decimal places of a currency, at most
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
@@ -57,8 +58,9 @@ class FederationTerms:
     """Terms of a federation: members, money, training, privacy and the schema of graphs.
 
     A round waits for `quorum` uploads, and for those of others until the server has waited
-    `deadline` seconds. A member whose update is longer than `max_norm` counts as absent. Its number
-    of graphs counts at most as `max_size_ratio` times the median member's. `given` is the file's
+    `deadline` seconds. A member whose update is longer than `max_norm` counts as absent, as does
+    one whose answer takes more than `max_time_ratio` times the median member's. Its number of
+    graphs counts at most as `max_size_ratio` times the median member's. `given` is the file's
     content.
     """
 
@@ -71,6 +73,7 @@ class FederationTerms:
     config: Config
     schema: Schema
     max_size_ratio: float = MAX_SIZE_RATIO
+    max_time_ratio: float = MAX_TIME_RATIO
     host: str = "localhost"
     port: int = 8002
     retain_uploads: bool = True
@@ -91,6 +94,7 @@ class FederationTerms:
             "deadline": self.deadline,
             "max_norm": self.max_norm,
             "max_size_ratio": self.max_size_ratio,
+            "max_time_ratio": self.max_time_ratio,
             "schema": self.schema.to_json(),
             "privacy": asdict(self.privacy),
         }
@@ -142,7 +146,8 @@ class FederationTerms:
     def as_agreed(self, agreed: AgreedTerms) -> FederationTerms:
         """Return the terms that an entry of the ledger puts into force, in place of these."""
         names = ("currency", "digits", "budget", "max_penalty", "max_total_penalty")
-        known = agreed.conditions or self.conditions  # the first ledgers had none
+        known = self.conditions | agreed.conditions  # the first ledgers had none
+        plain = ("name", "deadline", "max_norm", "max_size_ratio", "max_time_ratio")
         return replace(
             self,
             members=tuple(sorted(agreed.members)),
@@ -151,7 +156,7 @@ class FederationTerms:
             config=make_config(agreed.config),
             schema=Schema.from_json(known["schema"]),
             privacy=Privacy(**known["privacy"]),
-            **{name: known[name] for name in ("name", "deadline", "max_norm", "max_size_ratio")},
+            **{name: known[name] for name in plain},
         )
 
 
@@ -177,8 +182,8 @@ def make_terms(content: Mapping[str, Any]) -> FederationTerms:
                 f"federation.toml has no section '{name}'. {nearest(name, SECTIONS)}"
             )
     needed = {"name", "members", "quorum", "deadline", "max_norm"}
-    about = _section(content, "federation", needed, optional={"max_size_ratio"})
-    about.setdefault("max_size_ratio", MAX_SIZE_RATIO)
+    ratios = {"max_size_ratio": MAX_SIZE_RATIO, "max_time_ratio": MAX_TIME_RATIO}
+    about = ratios | _section(content, "federation", needed, optional=set(ratios))
     server = _section(content, "server", set(), optional=set(SERVER))
     for name, value in server.items():
         if type(value) is not SERVER[name] or value == "":
@@ -200,6 +205,7 @@ def make_terms(content: Mapping[str, Any]) -> FederationTerms:
         deadline=_number(about, "deadline", least=0.1, most=86_400),
         max_norm=_number(about, "max_norm", least=1e-9, most=1e9),
         max_size_ratio=_number(about, "max_size_ratio", least=1, most=1e9),
+        max_time_ratio=_number(about, "max_time_ratio", least=2, most=MAX_TIME_RATIO),
         money=_money(content),
         config=config,
         schema=schema,

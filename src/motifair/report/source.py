@@ -29,9 +29,10 @@ class Source:
     `entries` are those of the ledger, or what a ledger would hold of a simulated split. `ledger`
     says where that ledger is and `verdict` whether it fits, None for a simulation. `graphs` and
     `motifs` are how many graphs each agent trains on, and the keys of its motifs; empty where
-    unknown; `counted` is how many of the graphs count under the terms. `accuracy` is each agent's
-    after the last round. `result` and `split` are those of a simulation, `federation` is the name
-    of one between machines.
+    unknown; `counted` is how many of the graphs count under the terms, `seconds` how long each
+    agent's answers took in the median round. `accuracy` is each agent's after the last round.
+    `result` and `split` are those of a simulation, `federation` is the name of one between
+    machines.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Source:
     graphs: Mapping[str, int] = field(default_factory=dict)
     motifs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     counted: Mapping[str, float] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
     accuracy: Mapping[str, float] = field(default_factory=dict)
     result: Result | None = None
     split: int = 0

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import median_low
 
 from motifair.evaluation.metrics import find_metric
 from motifair.statements.attribution import valued_by
@@ -33,6 +34,7 @@ NEVER_LEANED_ON = {
     "coverage": "In no round: its graphs brought the others nothing, or no update stood for them.",
 }
 
+LATE = "late:"  # begins the reason of an absence: an answer came, after most others
 LIMITED = "penalty limited by what the terms allow"  # and then "per round" or "in total"
 
 
@@ -92,8 +94,13 @@ def what_limits_changed(
     ['Uploads of 1 round were rejected by the limits on uploads, which is not paid.']
     """
     statuses = [status for status, _ in rounds]
-    for status, why in (("rejected", "rejected by the limits on uploads"), ("absent", "missing")):
-        if count := statuses.count(status):
+    late = sum(f"({LATE}" in note for _, note in rounds)
+    for count, why in (
+        (statuses.count("rejected"), "rejected by the limits on uploads"),
+        (statuses.count("absent") - late, "missing"),
+        (late, "late by the terms' max_time_ratio"),
+    ):
+        if count:
             word = "round" if count == 1 else "rounds"
             yield f"Uploads of {count} {word} were {why}, which is not paid."
     if limited := sum(LIMITED in note for _, note in rounds):
@@ -104,6 +111,19 @@ def what_limits_changed(
             f"Of its {graphs} graphs {counted:.1f} count in weights and values: no member's count "
             "more than the terms' max_size_ratio times the median's and, with size = believed, "
             "copies, graphs that others have too, and graphs wired as by chance count less."
+        )
+
+
+def how_long(agent: str, seconds: Mapping[str, float]) -> Iterator[str]:
+    """Yield how long a member's answers took beside everybody's, from the median of each member.
+
+    >>> list(how_long("c", {"a": 2.0, "b": 3.0, "c": 41.23}))
+    ["Its answers took 41.2 s in the median round, the median member's 3.0 s."]
+    """
+    if agent in seconds:
+        yield (
+            f"Its answers took {seconds[agent]:.1f} s in the median round, the median member's "
+            f"{median_low(seconds.values()):.1f} s."
         )
 
 

@@ -27,6 +27,7 @@ from motifair.statements.explanations import (
     LIMITED,
     NEVER_LEANED_ON,
     alignment_kind,
+    how_long,
     how_paid,
     how_to_repeat,
     how_to_verify,
@@ -263,6 +264,7 @@ def make_statement(
     federation: str = "",
     accuracy: Mapping[str, float] = {},
     counted: Mapping[str, float] = {},
+    seconds: Mapping[str, float] = {},
 ) -> Statement:
     """Make the statement of a member from the entries of one run.
 
@@ -277,6 +279,7 @@ def make_statement(
         federation: Name of the federation.
         accuracy: Accuracy by member, as far as known.
         counted: How many of its graphs count under the terms, by member, as far as known.
+        seconds: How long its answers took in the median round, by member, as far as known.
 
     Returns:
         The `Statement`. Raises MotifairError if the agent is not a member or payoffs do not follow
@@ -319,6 +322,7 @@ def make_statement(
             *what_limits_changed(
                 [(p.status, p.note) for p in payments], graphs.get(agent), counted.get(agent)
             ),
+            *how_long(agent, seconds),
             *what_is_unknown(known, graphs, alignments),
         ),
         verification=(

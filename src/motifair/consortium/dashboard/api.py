@@ -231,10 +231,8 @@ def statement_of(context: AppContext, view: View, agent: str) -> Statement:
 
     def make() -> Statement:
         entries = _from_ledger(lambda: context.watcher.entries(run))
-        graphs, motifs = _roster(context, run)
-        return make_statement(
-            entries, agent, graphs=graphs, motifs=motifs, accuracy=_accuracies(view)
-        )
+        known = _known(context, run)
+        return make_statement(entries, agent, accuracy=_accuracies(view), **known)
 
     return context.statements.get((run, agent), _tag(view), make)
 
@@ -261,17 +259,25 @@ def _document(context: AppContext, view: View, agent: str, form: Form) -> str | 
         raise HTTPException(404, str(error)) from None
 
 
-def _roster(context: AppContext, run: str) -> tuple[dict[str, int], dict[str, tuple[str, ...]]]:
-    """Return how many graphs and which motifs each agent has, where the run's folder is known."""
+def _known(context: AppContext, run: str) -> dict[str, Any]:
+    """Return how many graphs and which motifs each agent has, and how long its answers took, where
+    the run's folder is known.
+    """
     from motifair.consortium.checkpoint import load_checkpoint
+    from motifair.consortium.lateness import ANSWERS, usual_seconds
 
-    folder = context.watcher.folder(run)
+    if (folder := context.watcher.folder(run)) is None:
+        return {}
     try:
-        checkpoint = None if folder is None else load_checkpoint(folder)
+        checkpoint = load_checkpoint(folder)
     except MotifairError:
         checkpoint = None
     roster = () if checkpoint is None else checkpoint.roster
-    return {j.name: j.graphs for j in roster}, {j.name: j.motifs for j in roster}
+    return {
+        "graphs": {j.name: j.graphs for j in roster},
+        "motifs": {j.name: j.motifs for j in roster},
+        "seconds": usual_seconds(folder / ANSWERS),
+    }
 
 
 def page_of(view: View, page: int, size: int) -> Page:

@@ -13,11 +13,12 @@ from typing import Protocol
 Handler = Callable[[bytes], bytes]
 """An agent: maps the bytes of a task to the bytes of its reply."""
 
-OnReply = Callable[[str], None]
-"""Callback with the name of each agent whose reply arrives, valid or not; from any thread."""
+OnReply = Callable[[str, float], None]
+"""Callback with the name of each agent whose reply arrives, valid or not, and the seconds that it
+took; from any thread."""
 
 
-def ignore_reply(name: str) -> None:
+def ignore_reply(name: str, seconds: float) -> None:
     """Default callback: do nothing."""
 
 

@@ -42,8 +42,9 @@ class InProcess:
                 logger.exception("agent %s", name)
                 failures[name] = describe_failure(error)
                 continue
-            on_reply(name)
-            if time.monotonic() - began > deadline:
+            seconds = time.monotonic() - began
+            on_reply(name, seconds)
+            if seconds > deadline:
                 failures[name] = f"did not reply within {deadline:g} s"
             else:
                 replies[name] = reply

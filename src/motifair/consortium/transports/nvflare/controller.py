@@ -103,14 +103,15 @@ class NVFlareTransport:
         """Send each agent its bytes; collect until all have replied or the deadline has passed."""
         results: dict[str, bytes | str] = {}
         arrived = threading.Condition()
-        received = partial(self._received, results, arrived, on_reply)
+        began = time.monotonic()
+        received = partial(self._received, results, arrived, on_reply, began)
         pending = {
             name: Task(TASK, pack(content), result_received_cb=received)
             for name, content in tasks.items()
         }
         for name, task in pending.items():
             self.controller.send(task, self.fl_ctx, targets=[name])
-        end = time.monotonic() + deadline
+        end = began + deadline
         with arrived:
             while len(results) < len(tasks) and not self.abort.triggered:
                 left = end - time.monotonic()
@@ -131,6 +132,7 @@ class NVFlareTransport:
         results: dict[str, bytes | str],
         arrived: threading.Condition,
         on_reply: OnReply,
+        began: float,
         client_task: ClientTask,
         fl_ctx: FLContext,
     ) -> None:
@@ -140,7 +142,7 @@ class NVFlareTransport:
         except RefusedError as refused:
             result = str(refused)
         client_task.result = None
-        on_reply(client_task.client.name)
+        on_reply(client_task.client.name, time.monotonic() - began)
         with arrived:
             results[client_task.client.name] = result
             arrived.notify_all()
