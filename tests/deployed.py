@@ -46,8 +46,9 @@ VOTED = {
     "diversity_weight": 8.0, "value_rate": 0.05, "size": "claimed",
 }  # value by the votes of the others' gradients  # fmt: skip
 NAMES = ("bank-a", "bank-b", "bank-c", "bank-d")
-MORE = ("name", "deadline", "max_size_ratio", "max_time_ratio")  # of [federation]
+MORE = ("name", "deadline", "max_size_ratio", "max_time_ratio", "members_key")  # of [federation]
 SEEDS = {name: 100 + k for k, name in enumerate(NAMES)}
+MEMBERS_KEY = b"shared by the members, not with the operator"
 JUDGING = -1  # in place of the round for tasks to judge peers, which are of round 0, as joining is
 
 
@@ -70,9 +71,8 @@ def schema() -> Schema:
 
 @cache
 def site_of(name: str, terms: FederationTerms) -> MemberAgent:
-    own = prepare_member_data(
-        terms.config, terms.schema, name, graphs_of(name), SEEDS[name], terms.fingerprint_key
-    )
+    keys = terms.fingerprint_key, MEMBERS_KEY if terms.members_key else b""
+    own = prepare_member_data(terms.config, terms.schema, name, graphs_of(name), SEEDS[name], *keys)
     sign = signer(key_of(name))
     return MemberAgent(
         name, terms, own, Path("nowhere"), sign=sign, seed=SEEDS[name],

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from motifair.cli import claims, complete
-from motifair.cli.member import me
+from motifair.cli.member import me, members_key
 from motifair.cli.shared import Json, Smiles, Targets, choose_columns
 from motifair.errors import MotifairError
 from motifair.extras import require
@@ -38,6 +38,7 @@ app.add_typer(agent, name="agent")
 app.command()(me)
 app.command()(claims.ask)
 app.command()(claims.answer)
+app.command("members-key")(members_key)
 
 Folder = Annotated[Path, typer.Option("--folder", help="The operator's folder.")]
 Kit = Annotated[Path, typer.Option(help="The member's startup kit.")]

@@ -12,6 +12,25 @@ from motifair.errors import MotifairError
 from motifair.extras import require
 
 
+def members_key(
+    out: Annotated[Path, typer.Option(help="Folder for members.key.")] = Path(),
+) -> None:
+    """Make a key for the members alone, with which they hash motifs and fingerprints of graphs.
+
+    One member makes it and hands it to the others, not to the operator, who gets the line that is
+    printed, for federation.toml.
+    """
+    require("federation", "A federation between machines")
+    from motifair.consortium.members_key import write_members_key
+
+    path, digest = write_members_key(out)
+    typer.echo(
+        f"Hand {path} to the other members, never to the operator. Each keeps it next to its kit. "
+        "For [federation] of the operator's federation.toml:"
+    )
+    typer.echo(f'members_key = "{digest}"')
+
+
 def me(
     kit: Annotated[Path, typer.Option(help="The member's startup kit.")],
     state: Annotated[
@@ -42,7 +61,7 @@ def me(
     require("federation", "A federation between machines")
     if out is not None and ledger is None:
         raise MotifairError("A statement needs a copy of the ledger; name it with --ledger.")
-    from motifair.consortium.member_view import read_member, read_pay, read_worth
+    from motifair.consortium.member_view import read_member, read_motifs, read_pay, read_worth
     from motifair.files import check_target, choose_format, write_atomic
     from motifair.report.statement import SUFFIXES, as_format
     from motifair.report.verdicts import verdict_on_statement
@@ -64,6 +83,10 @@ def me(
         worth = read_worth(member, graphs)
         about["worth"] = worth.to_json()
         lines.append(str(worth))
+        if member.terms.members_key:
+            about["motifs"] = read_motifs(member, graphs)
+            count = len(about["motifs"])
+            lines.append(f"The operator knows your {count} motifs by hashes: --json says which.")
     if as_json:
         print_json(about)
         return

@@ -15,6 +15,7 @@ import torch
 from motifair.consortium.agent import MemberAgent
 from motifair.consortium.keys import certified_key, read_key, signer
 from motifair.consortium.member_data import MemberData, prepare_member_data
+from motifair.consortium.members_key import read_members_key
 from motifair.consortium.privacy import guarantee
 from motifair.consortium.terms import FederationTerms, read_terms
 from motifair.consortium.wire import FINISH, Download, Upload, unseal
@@ -164,8 +165,8 @@ def _prepared(name: str, settings: dict[str, Any]) -> tuple[FederationTerms, Mem
     seed = _secret(Path(settings["state"]))
     columns = Columns(terms.config.smiles, terms.config.targets)
     graphs = read_graphs(Path(settings["graphs"]), columns)
-    key = terms.fingerprint_key
-    return terms, prepare_member_data(terms.config, terms.schema, name, graphs, seed, key), seed
+    keys = terms.fingerprint_key, read_members_key(Path(settings["kit"]), terms.members_key)
+    return terms, prepare_member_data(terms.config, terms.schema, name, graphs, seed, *keys), seed
 
 
 def _secret(state: Path) -> int:

@@ -303,7 +303,12 @@ class Coordinator:
                 continue
             try:
                 accepted[name] = open_upload(
-                    task, sealed, self.verify, shape=shape, max_norm=max_norm
+                    task,
+                    sealed,
+                    self.verify,
+                    shape=shape,
+                    max_norm=max_norm,
+                    hashed=bool(self.terms.members_key),
                 )
             except BadRecordError as error:
                 rejected[name] = str(error)

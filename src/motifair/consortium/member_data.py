@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from motifair.config import Config
+from motifair.consortium.members_key import hashed_fingerprints, hashed_motif
 from motifair.errors import MotifairError
 from motifair.evaluation.metrics import check_defined, choose_metric
 from motifair.federation.belief import GraphSummary, summarise
@@ -26,8 +28,9 @@ from motifair.motifs.extract import count_motifs
 
 @dataclass(frozen=True)
 class MemberData:
-    """A member's encoded training and test graphs, the keys of its motifs, what of its graphs is
-    used (`inputs`), and what it says of its training graphs if the method believes only some.
+    """A member's encoded training and test graphs, the keys of its motifs as the server gets them,
+    what of its graphs is used (`inputs`), and what it says of its training graphs if the method
+    believes only some.
     """
 
     model: Model
@@ -39,11 +42,18 @@ class MemberData:
 
 
 def prepare_member_data(
-    config: Config, schema: Schema, name: str, graphs: GraphSet, seed: int, key: int
+    config: Config,
+    schema: Schema,
+    name: str,
+    graphs: GraphSet,
+    seed: int,
+    key: int,
+    members_key: bytes = b"",
 ) -> MemberData:
     """Check graphs against the agreed schema, hold out test graphs, and encode both parts.
 
-    `key` is that of the federation's fingerprints.
+    `key` is that of the federation's fingerprints, with which everybody can compute them;
+    `members_key` that of the members alone, if they share one.
     """
     try:
         graphs = conform(graphs, schema)
@@ -63,6 +73,8 @@ def prepare_member_data(
         labels = motif_labels(graphs, schema.features)
         counted = count_motifs(graphs, labels, rings=config.rings, max_ring=config.max_ring)
         vocabulary = own_vocabulary(config, name, graphs, schema.features, train, counted)
+        if members_key:
+            vocabulary = vocabulary.renamed(partial(hashed_motif, members_key))
     extra = structure_inputs(graphs) if model.structure else None
 
     def shard(chosen: Ints, *, motifs: bool) -> Shard:
@@ -88,10 +100,15 @@ def prepare_member_data(
             task=model.task.kind,
             model=own_model(method),
         ),
-        summarise(as_read(graphs.select(train), schema.features), key, edges=bool(schema.edges))
-        if method.believes
-        else None,
+        _summary(graphs.select(train), schema, key, members_key) if method.believes else None,
     )
+
+
+def _summary(graphs: GraphSet, schema: Schema, key: int, members_key: bytes) -> GraphSummary:
+    made = summarise(as_read(graphs, schema.features), key, edges=bool(schema.edges))
+    if not members_key:
+        return made
+    return replace(made, fingerprints=hashed_fingerprints(members_key, made.fingerprints))
 
 
 def member_holdout(config: Config, name: str, graphs: GraphSet, seed: int) -> tuple[Ints, Ints]:

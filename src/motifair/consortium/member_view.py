@@ -17,7 +17,8 @@ from scipy.stats import binomtest
 
 from motifair.consortium.agent import HEADS
 from motifair.consortium.agent_process import state_of
-from motifair.consortium.member_data import member_holdout
+from motifair.consortium.member_data import member_holdout, prepare_member_data
+from motifair.consortium.members_key import hashed_motif, read_members_key
 from motifair.consortium.store.ledger import open_ledger
 from motifair.consortium.terms import TERMS, FederationTerms, read_terms
 from motifair.errors import MotifairError
@@ -190,6 +191,17 @@ def read_worth(member: Member, graphs: Path) -> Worth:
         metric=config.metric,
         held_back=len(train) // HELD_BACK if config.own_prior < math.inf else 0,
     )
+
+
+def read_motifs(member: Member, graphs: Path) -> dict[str, str]:
+    """Return the motifs of a member by the hashes under which the operator knows them."""
+    terms, seed = member.terms, int((member.state / "seed").read_text())
+    found = read_graphs(graphs, Columns(terms.config.smiles, terms.config.targets))
+    data = prepare_member_data(
+        terms.config, terms.schema, member.name, found, seed, terms.fingerprint_key
+    )
+    key = read_members_key(member.kit, terms.members_key)
+    return {hashed_motif(key, motif): motif for motif in data.motifs}
 
 
 def judge(task: Task, test: GraphSet, predicted: pd.DataFrame) -> tuple[float, np.ndarray]:

@@ -151,11 +151,13 @@ class RunDriver:
         """Refuse terms under which a run's model or fingerprints could not go on."""
         terms, shared = self.coordinator.terms, self.coordinator.shared
         then = terms.as_agreed(accounts.agreed)
-        same = (then.name, then.schema) == (terms.name, terms.schema)
+        fixed = ("name", "schema", "members_key")
+        same = all(getattr(then, name) == getattr(terms, name) for name in fixed)
         if not same or shared.stop - shared.start != len(checkpoint.server.weights):
             raise MotifairError(
-                f"The federation's name, the schema of its graphs and the shape of its model are "
-                f"fixed within a run; put back those of {self.coordinator.run}, or start a new run."
+                "The federation's name, the schema of its graphs, the members' key and the shape "
+                "of its model are fixed within a run; put back those of "
+                f"{self.coordinator.run}, or start a new run."
             )
 
     def _consent(self, accounts: Accounts) -> dict[str, str]:

@@ -24,6 +24,7 @@ deadline = 60.0    # seconds the server waits for uploads in a round
 max_norm = 1000.0  # an update longer than this counts as absent
 max_size_ratio = 2.0  # a member's graphs count at most as so many times the median's
 # max_time_ratio = 10.0  # a member that takes longer than so many times the median is not paid
+# members_key = ""  # what a member's `motifair federation members-key` prints: motifs are hashed
 
 [server]
 host = "localhost"          # as members connect to it

@@ -60,8 +60,9 @@ class FederationTerms:
     A round waits for `quorum` uploads, and for those of others until the server has waited
     `deadline` seconds. A member whose update is longer than `max_norm` counts as absent, as does
     one whose answer takes more than `max_time_ratio` times the median member's. Its number of
-    graphs counts at most as `max_size_ratio` times the median member's. `given` is the file's
-    content.
+    graphs counts at most as `max_size_ratio` times the median member's. `members_key` is the
+    SHA-256 of the key with which members hash motifs and fingerprints, '' for none. `given` is the
+    file's content.
     """
 
     name: str
@@ -74,6 +75,7 @@ class FederationTerms:
     schema: Schema
     max_size_ratio: float = MAX_SIZE_RATIO
     max_time_ratio: float = MAX_TIME_RATIO
+    members_key: str = ""
     host: str = "localhost"
     port: int = 8002
     retain_uploads: bool = True
@@ -95,6 +97,7 @@ class FederationTerms:
             "max_norm": self.max_norm,
             "max_size_ratio": self.max_size_ratio,
             "max_time_ratio": self.max_time_ratio,
+            "members_key": self.members_key,
             "schema": self.schema.to_json(),
             "privacy": asdict(self.privacy),
         }
@@ -147,7 +150,9 @@ class FederationTerms:
         """Return the terms that an entry of the ledger puts into force, in place of these."""
         names = ("currency", "digits", "budget", "max_penalty", "max_total_penalty")
         known = self.conditions | agreed.conditions  # the first ledgers had none
-        plain = ("name", "deadline", "max_norm", "max_size_ratio", "max_time_ratio")
+        plain = (
+            "name", "deadline", "max_norm", "max_size_ratio", "max_time_ratio", "members_key",
+        )  # fmt: skip
         return replace(
             self,
             members=tuple(sorted(agreed.members)),
@@ -182,8 +187,10 @@ def make_terms(content: Mapping[str, Any]) -> FederationTerms:
                 f"federation.toml has no section '{name}'. {nearest(name, SECTIONS)}"
             )
     needed = {"name", "members", "quorum", "deadline", "max_norm"}
-    ratios = {"max_size_ratio": MAX_SIZE_RATIO, "max_time_ratio": MAX_TIME_RATIO}
-    about = ratios | _section(content, "federation", needed, optional=set(ratios))
+    usual = {
+        "max_size_ratio": MAX_SIZE_RATIO, "max_time_ratio": MAX_TIME_RATIO, "members_key": "",
+    }  # fmt: skip
+    about = usual | _section(content, "federation", needed, optional=set(usual))
     server = _section(content, "server", set(), optional=set(SERVER))
     for name, value in server.items():
         if type(value) is not SERVER[name] or value == "":
@@ -206,6 +213,7 @@ def make_terms(content: Mapping[str, Any]) -> FederationTerms:
         max_norm=_number(about, "max_norm", least=1e-9, most=1e9),
         max_size_ratio=_number(about, "max_size_ratio", least=1, most=1e9),
         max_time_ratio=_number(about, "max_time_ratio", least=2, most=MAX_TIME_RATIO),
+        members_key=_sha256(about["members_key"]),
         money=_money(content),
         config=config,
         schema=schema,
@@ -256,6 +264,15 @@ def _name(name: Any, whose: str) -> str:
             f"{whose} is '{name}'; use lower-case letters, digits and hyphens, at most 63 of them."
         )
     return name
+
+
+def _sha256(given: Any) -> str:
+    if not isinstance(given, str) or not re.fullmatch(r"([0-9a-f]{64})?", given):
+        raise MotifairError(
+            "members_key in [federation] is the SHA-256 that motifair federation members-key "
+            "prints, never the key itself."
+        )
+    return given
 
 
 def _members(given: Any) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from motifair.statements.verification import signed_message
 MOST_GRAPHS = 10**9
 MOST_MOTIFS = 200_000  # all of DD's proteins together have 134,116
 MOTIF = re.compile(r"(bond|ring)( -?[0-9]{1,19}(/-?[0-9]{1,19})?)+")
+HASHED = re.compile(r"[0-9a-f]{32}")  # a motif under the members' key
 LONGEST_MOTIF = 2000  # characters
 MOST_PROTOTYPE = 1e6
 MOST_SHARE = 1.001  # 1, up to rounding
@@ -62,11 +63,12 @@ def open_upload(
     *,
     shape: Callable[[Upload], Shape],
     max_norm: float,
+    hashed: bool = False,
 ) -> Accepted:
     """Read and validate an answer to `task`; raise BadRecordError, with the reason, if invalid.
 
     `verify(agent, text, signature)` checks the agent's signature, `shape` returns the expected
-    shapes of such an upload.
+    shapes of such an upload. Where motifs are `hashed`, none may be sent in the clear.
     """
     content, signature = unseal(sealed)
     upload = Upload.decode(content)
@@ -83,8 +85,9 @@ def open_upload(
         raise BadRecordError("motifs that are not in order, once each")
     if len(upload.motifs) > MOST_MOTIFS:
         raise BadRecordError(f"{len(upload.motifs)} motifs, where {MOST_MOTIFS} are the most")
-    if not all(len(m) <= LONGEST_MOTIF and MOTIF.fullmatch(m) for m in upload.motifs):
-        raise BadRecordError("a motif that is neither a bond nor a ring")
+    motif, what = (HASHED, "not hashed") if hashed else (MOTIF, "neither a bond nor a ring")
+    if not all(len(m) <= LONGEST_MOTIF and motif.fullmatch(m) for m in upload.motifs):
+        raise BadRecordError(f"a motif that is {what}")
     if not (task.task == JOIN) <= upload.graphs <= MOST_GRAPHS:
         raise BadRecordError("a number of training graphs that cannot be")
     _check_arrays(upload, shape(upload), max_norm)

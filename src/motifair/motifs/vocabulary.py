@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,18 @@ class Vocabulary:
 
     keys: tuple[str, ...]
     incidence: sparse.csr_array
+
+    def renamed(self, name: Callable[[str], str]) -> Vocabulary:
+        """Return the same motifs under other keys, in the order of these.
+
+        >>> plain = Vocabulary(("a", "b"), sparse.csr_array([[1, 0], [1, 1]]))
+        >>> other = plain.renamed({"a": "y", "b": "x"}.get)
+        >>> other.keys, other.incidence.toarray().tolist()
+        (('x', 'y'), [[0, 1], [1, 1]])
+        """
+        keys = [name(key) for key in self.keys]
+        order = sorted(range(len(keys)), key=lambda column: keys[column])
+        return Vocabulary(tuple(keys[k] for k in order), self.incidence[:, order])
 
 
 def tfidf(counts: sparse.csr_array, form: str) -> np.ndarray:
