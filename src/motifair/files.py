@@ -144,8 +144,22 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file."""
-    return json.loads(path.read_text())
+    """Read a JSON file; raise ValueError if it is none."""
+    return parse_json(path.read_text())
+
+
+def parse_json(text: str) -> Any:
+    """Read JSON; raise ValueError if it is none, also where it is nested without end.
+
+    >>> parse_json("[" * 5000)
+    Traceback (most recent call last):
+    ...
+    ValueError: JSON that is nested too deeply
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("JSON that is nested too deeply") from None
 
 
 def finite(content: Any) -> Any:

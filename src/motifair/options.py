@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import operator
 import tomllib
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from motifair.errors import MotifairError
+from motifair.files import parse_json
 
 LIMITS: Mapping[str, tuple[str, Callable[[float, float], bool]]] = {
     "above": ("greater than", operator.gt),
@@ -51,8 +51,8 @@ def read_settings(path: Path) -> dict[str, Any]:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise MotifairError(f"--config {path} cannot be read: {reason}.") from error
     try:
-        content = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
-    except (tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
+        content = tomllib.loads(text) if path.suffix == ".toml" else parse_json(text)
+    except (ValueError, RecursionError) as error:
         raise MotifairError(f"--config {path} is not valid {path.suffix[1:]}: {error}.") from error
     options = content.get("options", content) if isinstance(content, dict) else content
     if not isinstance(options, dict):

@@ -6,26 +6,38 @@ import json
 import sqlite3
 import tomllib
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from books import RUN, make_run, write
 from deployed import content_of, graphs_of
 from fuzzing import CASES, mangled, refused_or_read
 from typer.testing import CliRunner
 
 from motifair.cli.app import app
+from motifair.config import make_config
 from motifair.consortium.store.export import balance, overview, to_frame, to_json
 from motifair.consortium.store.ledger import open_ledger
 from motifair.consortium.template import federation_toml, members_toml
 from motifair.consortium.terms import make_terms, read_terms
 from motifair.errors import MotifairError
+from motifair.export import load_model, predict
+from motifair.export.model import NETWORKS, save_model
+from motifair.graphs.features import fit_features
 from motifair.graphs.read import Schema, read_graphs
 from motifair.graphs.tu import write_tu
+from motifair.options import read_settings
 from motifair.statements.verification import Head, verify_run
 
+CONFIGURATION = {
+    "method": "motifair", "profile": "default", "agents": 4, "rounds": 3, "beta": 2.5,
+    "partition": "iid", "local_epochs": 2, "hidden": 16, "chance": True, "size": "claimed",
+}  # fmt: skip
 CELLS = (
     None, "", "x", "{}", "[]", "null", "\x00", "9" * 30, -1, 0, 1, 2, 2**63 - 1, -(2**63), 1.5,
     float("inf"), b"\xff\x00", "ü" * 500, '{"members": {"a": 1}}', "[" * 5000, "ab" * 32,
@@ -66,6 +78,39 @@ def test_terms(tmp_path: Path) -> None:
             changed = content | {section: options | {name: odd}}
             read += refused_or_read(lambda c=changed: make_terms(c))
     assert read > 0
+
+
+def test_configuration_files(tmp_path: Path) -> None:
+    random, read = Random(5), 0
+    text = "\n".join(f"{name} = {json.dumps(value)}" for name, value in CONFIGURATION.items())
+    for name, content in (("x.toml", text), ("x.json", json.dumps(CONFIGURATION))):
+        path = tmp_path / name
+        for _ in range(CASES // 2):
+            path.write_bytes(mangled(content.encode(), random))
+            read += refused_or_read(lambda path=path: make_config(read_settings(path)))
+    assert 0 < read < CASES
+
+
+def test_folders_of_models(tmp_path: Path) -> None:
+    """Also where the digest in the card is that of the damaged tensors."""
+    graphs = graphs_of("bank-a").select(np.arange(4))
+    features = fit_features(graphs, np.arange(4), "first", "ignore")
+    model = NETWORKS["gin"](features.width, graphs.classes, 8, 2)
+    save_model(tmp_path / "m", model.layout.initial(3, torch.float32), model, features, {})
+    card, tensors = tmp_path / "m" / "card.json", tmp_path / "m" / "model.safetensors"
+    whole = {path: path.read_bytes() for path in (card, tensors)}
+    digest = sha256(whole[tensors]).hexdigest()
+    random, read = Random(6), 0
+    for case in range(CASES):
+        path = (card, tensors)[case % 2]
+        content = mangled(whole[path], random)
+        path.write_bytes(content)
+        if path == tensors and case % 4 == 1:
+            card.write_text(card.read_text().replace(digest, sha256(content).hexdigest()))
+        read += refused_or_read(lambda: predict(load_model(tmp_path / "m"), graphs))
+        for again, bytes_ in whole.items():
+            again.write_bytes(bytes_)
+    assert 0 < read < CASES
 
 
 def use(place: Path) -> None:

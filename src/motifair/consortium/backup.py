@@ -19,7 +19,7 @@ from typing import Any
 
 from motifair.consortium.operator_folder import OperatorFolder
 from motifair.errors import MotifairError
-from motifair.files import check_target, write_atomic
+from motifair.files import check_target, read_json, write_atomic
 from motifair.version import __version__
 
 FORMAT = "motifair-backup-1"
@@ -114,7 +114,7 @@ def _copy_of_ledger(operator: OperatorFolder) -> bytes | None:
 
 
 def _check(folder: Path, archive: Path) -> None:
-    about: dict[str, Any] = json.loads((folder / MANIFEST).read_text())
+    about: dict[str, Any] = read_json(folder / MANIFEST)
     if about.get("format") != FORMAT:
         raise MotifairError(f"{archive} is no backup of this version ({FORMAT}); use another one.")
     (folder / MANIFEST).unlink()

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from motifair.files import read_json
+
 logger = logging.getLogger(__name__)
 
 LIVE = "live.json"
@@ -46,7 +48,7 @@ class ExchangeStatus:
 def read_exchange_status(path: Path) -> ExchangeStatus | None:
     """Read the file of a `LiveStatusWriter`; None if it is missing or cannot be read."""
     try:
-        content = json.loads(path.read_text())
+        content = read_json(path)
         return ExchangeStatus(
             round=int(content["round"]),
             open=bool(content["open"]),

@@ -152,7 +152,9 @@ def load_model(folder: str | Path, module: Any = None) -> Exported:
             own = _row(
                 model, {n.removeprefix(OWN): t for n, t in tensors.items() if n.startswith(OWN)}
             )
-    except (LookupError, TypeError, ValueError, SafetensorError, MotifairError) as error:
+    except (
+        LookupError, TypeError, ValueError, ArithmeticError, SafetensorError, MotifairError,
+    ) as error:  # fmt: skip
         raise MotifairError(
             f"{folder / CARD} does not describe the model in its folder ({error}); "
             "get the folder again."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ import torch
 from networkx.readwrite.graphml import GraphMLReader
 
 from motifair.errors import MotifairError
+from motifair.files import read_json
 from motifair.graphs.convert import as_array, from_objects
 from motifair.graphs.csv_file import BY_NAME, Columns, Table, is_csv, read_csv
 from motifair.graphs.edge_list import is_edge_list, read_edge_list
@@ -501,7 +501,7 @@ def _read_gml(path: Path) -> list[Any]:
 
 
 def _read_node_link(path: Path) -> list[Any]:
-    content = json.loads(path.read_text())
+    content = read_json(path)
     graphs = content if isinstance(content, list) else [content]
     return [
         _with_class(nx.node_link_graph(g, edges="links" if "links" in g else "edges"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +12,7 @@ from motifair.experiments.plan import split_data
 from motifair.experiments.result import Result, load_result
 from motifair.experiments.simulated_ledger import entries_of
 from motifair.federation.members import vocabularies
+from motifair.files import read_json
 from motifair.mechanism.payoff import SIZE_PAYOFFS
 from motifair.methods import make_method
 from motifair.motifs.vocabulary import of_dataset
@@ -128,7 +128,7 @@ def run_folders(folder: Path) -> list[Path]:
 
 def _compared(folder: Path) -> dict[str, int]:
     try:
-        rows = json.loads((folder / "comparison.json").read_text())["measures"]
+        rows = read_json(folder / "comparison.json")["measures"]
         return {row["method"]: place for place, row in enumerate(rows)}
     except (OSError, ValueError, KeyError, TypeError):
         return {}

@@ -14,7 +14,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any, Literal
 
-from motifair.files import finite
+from motifair.files import finite, parse_json
 
 GENESIS = "0" * 64
 KINDS = ("terms", "round")
@@ -71,7 +71,7 @@ class AgreedTerms:
     def from_json(cls, text: str) -> AgreedTerms:
         """Read the JSON of an entry; raise ValueError with the reason if it is invalid."""
         try:
-            content = OPTIONAL | json.loads(text)
+            content = OPTIONAL | parse_json(text)
             terms = cls(**{f.name: content[f.name] for f in fields(cls)})
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"the terms cannot be read ({error!r})") from None

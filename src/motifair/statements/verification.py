@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from motifair.errors import MotifairError
+from motifair.files import parse_json
 from motifair.statements.accounts import Accounts
 from motifair.statements.entry import AgreedTerms, Entry, Line, decimal, terms_digest
 
@@ -400,10 +401,10 @@ def read_heads(path: Path) -> tuple[dict[str, list[Head]], list[int]]:
         raise MotifairError(f"There is no file {path} with heads.") from None
     for place, text in enumerate(lines, 1):
         try:
-            kept = json.loads(text)
+            kept = parse_json(text)
             head = Head(int(kept["number"]), str(kept["hash"]), str(kept.get("receipt", "")))
             heads.setdefault(str(kept["run"]), []).append(head)
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError):
             damaged.append(place)
     if damaged and not heads:
         raise MotifairError(

@@ -40,6 +40,7 @@ from motifair.statements.entry import Entry
 from motifair.statements.signatures import public_text
 
 MOTIFAIR = (sys.executable, "-m", "motifair")
+PATIENCE = 300.0  # seconds for what takes a few on an idle machine
 PRIVACY = """
 [privacy]
 clip_update = 0.1
@@ -66,7 +67,7 @@ def motifair_here(*words: object) -> str:
     return ended.stdout
 
 
-def wait_until(condition: Callable[[], object], seconds: float, what: str) -> None:
+def wait_until(condition: Callable[[], object], what: str, seconds: float = PATIENCE) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"{what}: not within {seconds:g} s"
@@ -152,7 +153,7 @@ class Consortium:
 
     def start_all(self) -> None:
         self.start_server()
-        wait_until(lambda: self.part(SERVER), 60, "the server starts")
+        wait_until(lambda: self.part(SERVER), "the server starts")
         for name in self.operator.terms.members:
             self.start_agent(name)
         for name in self.operator.terms.members:
@@ -174,7 +175,7 @@ class Consortium:
 
     def wait_for(self, name: str) -> None:
         """Wait until the command prints that its process is running."""
-        wait_until(lambda: f"{name} is running" in self.said(name), 90, f"{name} starts")
+        wait_until(lambda: f"{name} is running" in self.said(name), f"{name} starts")
 
     def part(self, name: str) -> EngineProcess | None:
         return running(self.folder / "kits" / name)

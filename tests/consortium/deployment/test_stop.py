@@ -7,13 +7,14 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import Popen
 
 import psutil
 import pytest
 
 pytest.importorskip("nvflare")
 
-from consortium import Consortium, motifair, motifair_here, wait_until
+from consortium import PATIENCE, Consortium, motifair, motifair_here, wait_until
 
 from motifair.consortium.operator_folder import OPERATOR, SERVER
 
@@ -38,12 +39,23 @@ def processes(world: Consortium) -> list[str]:
     return lines
 
 
+def start_run(world: Consortium) -> Popen[str]:
+    return world.start(OPERATOR, "federation", "run", "--run", RUN, "--folder", world.folder)
+
+
+def stands(world: Consortium) -> bool:
+    """Return whether no round is done for a while; one takes less than a second."""
+    before = world.round(RUN)
+    time.sleep(5)
+    return world.round(RUN) == before
+
+
 def at_work(world: Consortium) -> None:
     """Start everything by its command, and let it train: server, sites and their workers."""
     world.start_all()
     done = world.round(RUN)
-    world.start(OPERATOR, "federation", "run", "--run", RUN, "--folder", world.folder)
-    wait_until(lambda: world.round(RUN) > done + 1, 90, "rounds are done")
+    start_run(world)
+    wait_until(lambda: world.round(RUN) > done + 1, "rounds are done")
     assert sum("worker_process" in line for line in processes(world)) == len(MEMBERS)
 
 
@@ -63,6 +75,13 @@ def stopped(world: Consortium) -> None:
         assert process.poll() is not None
         assert "restarting it" not in world.said(name)
     world.started.clear()
+
+
+def test_a_run_whose_server_is_not_there_says_so_and_ends_when_told_to(world: Consortium) -> None:
+    run = start_run(world)
+    wait_until(lambda: "the server is not running" in world.said(OPERATOR), "it says so")
+    run.send_signal(signal.SIGTERM)
+    assert run.wait(PATIENCE) == 128 + signal.SIGTERM
 
 
 def test_one_kit_is_stopped_for_good_and_then_all_of_the_folder(world: Consortium) -> None:
@@ -86,13 +105,17 @@ def test_a_command_that_is_terminated_ends_its_engine_and_a_killed_one_is_cleane
     world: Consortium,
 ) -> None:
     at_work(world)
+    interrupted = world.started[OPERATOR]
+    interrupted.send_signal(signal.SIGTERM)  # Ctrl-C is ignored by what runs in the background
+    assert interrupted.wait(PATIENCE) == 128 + signal.SIGTERM
+    wait_until(lambda: stands(world), "the rounds end")
     ended, killed = world.started[MEMBERS[0]], world.started[SERVER]
     ended.send_signal(signal.SIGTERM)
-    assert ended.wait(20) == 128 + signal.SIGTERM
+    assert ended.wait(PATIENCE) == 128 + signal.SIGTERM
     assert not [line for line in processes(world) if str(world.operator.kit(MEMBERS[0])) in line]
     killed.kill()
     killed.wait()
-    assert running_here(world) == [MEMBERS[1], OPERATOR, SERVER]
+    assert running_here(world) == [MEMBERS[1], SERVER]
     again = motifair("federation", "server", "start", "--folder", world.folder)
     assert again.returncode == 2
     assert "is in use by process" in again.stderr
@@ -106,7 +129,7 @@ def test_a_demo_that_is_terminated_leaves_nothing(tmp_path: Path, moment: str) -
         demo = Consortium(tmp_path / "operator")
         words = ("federation", "demo", "--agents", 2, "--rounds", 60, "--out", demo.folder)
         process = world.start("demo", *words)
-        wait_until(lambda: moment in world.said("demo"), 90, moment)
+        wait_until(lambda: moment in world.said("demo"), moment)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(40) == 128 + signal.SIGTERM
+        assert process.wait(PATIENCE) == 128 + signal.SIGTERM
         assert processes(demo) == []

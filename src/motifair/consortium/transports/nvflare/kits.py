@@ -12,7 +12,6 @@ A kit has its certificate and the authority's certificate in `startup/`, and a r
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 import tempfile
@@ -308,7 +307,7 @@ def check_version(kit: Path) -> None:
 
 def _facts(folder: Path) -> dict[str, Any]:
     try:
-        facts: dict[str, Any] = json.loads((folder / "authority" / "federation.json").read_text())
+        facts: dict[str, Any] = read_json(folder / "authority" / "federation.json")
     except FileNotFoundError:
         raise MotifairError(f"{folder} has no federation yet. Provision it first.") from None
     return facts

@@ -82,24 +82,25 @@ def run_segment(
         began = opened.get_system_info().server_info.start_time
         name = opened.submit_job(str(Path(folder) / "segment"))
         idle_sites = IdleSites(name, awaited)
-        while time.monotonic() < end:
-            try:
+        try:
+            while time.monotonic() < end:
                 if done and done():
                     return SegmentResult("done", name)
-            except BaseException:  # Ctrl-C, say: rounds do not go on behind the operator's back
-                _abort(admin_kit, name)
-                raise
-            try:
-                opened = opened or stack.enter_context(session(admin_kit))
-                if result := _ended(opened, name, began):
-                    return result
-                if back := idle_sites(opened):
-                    opened.abort_job(name)
-                    return SegmentResult("aborted", name, f"{back} is back, but not in it", back)
-            except Exception:  # the server is down, and may come back
-                opened = None
-                stack.close()
-            time.sleep(POLL)
+                try:
+                    opened = opened or stack.enter_context(session(admin_kit))
+                    if result := _ended(opened, name, began):
+                        return result
+                    if back := idle_sites(opened):
+                        opened.abort_job(name)
+                        why = f"{back} is back, but not in it"
+                        return SegmentResult("aborted", name, why, back)
+                except Exception:  # the server is down, and may come back
+                    opened = None
+                    stack.close()
+                time.sleep(POLL)
+        except BaseException:  # Ctrl-C, say: rounds do not go on behind the operator's back
+            _abort(admin_kit, name)
+            raise
     _abort(admin_kit, name)
     return SegmentResult("timeout", name, "it was still running, and was aborted")
 
