@@ -50,6 +50,7 @@ def answer(
     require("federation", "A federation between machines")
     from motifair.consortium.claims import Question
     from motifair.consortium.claims import answer as find
+    from motifair.consortium.members_key import read_members_key
     from motifair.consortium.terms import read_terms
     from motifair.graphs.csv_file import Columns
     from motifair.graphs.read import read_graphs
@@ -57,7 +58,7 @@ def answer(
     asked = Question.read(question)
     terms = read_terms(kit / "local" / "federation.toml")
     read = read_graphs(graphs, Columns(terms.config.smiles, terms.config.targets))
-    found = find(asked, terms, read)
+    found = find(asked, terms, read, read_members_key(kit, terms.members_key))
     if as_json:
         print_json(found.to_json())
     else:

@@ -16,8 +16,10 @@ from typing import Any, Self
 import numpy as np
 
 from motifair.consortium.checkpoint import load_checkpoint
+from motifair.consortium.members_key import hashed_fingerprints
 from motifair.consortium.terms import FederationTerms
 from motifair.errors import MotifairError
+from motifair.files import read_json
 from motifair.graphs.features import as_read
 from motifair.graphs.fingerprints import fingerprints
 from motifair.graphs.graph_set import GraphSet
@@ -48,7 +50,7 @@ class Question:
     def read(cls, path: Path) -> Self:
         """Read a question; refuse a file that is none."""
         try:
-            content = json.loads(path.read_text())
+            content = read_json(path)
             asked = tuple(int(word, 16) for word in content.pop("asked"))
             made = cls(**content, asked=asked)
             if not asked or not all(isinstance(n, int) for n in (made.entry, made.claimed)):
@@ -122,8 +124,11 @@ def ask(terms: FederationTerms, folder: Path, run: str, member: str, graphs: int
     return Question(terms.name, run, member, entry.number, entry.hash, len(claimed), asked)
 
 
-def answer(question: Question, terms: FederationTerms, graphs: GraphSet) -> Answer:
-    """Find the member's graphs with the fingerprints that were asked for.
+def answer(
+    question: Question, terms: FederationTerms, graphs: GraphSet, members_key: bytes = b""
+) -> Answer:
+    """Find the member's graphs with the fingerprints that were asked for, which are hashed if the
+    members share a key.
 
     A fingerprint that is asked for twice takes two graphs: copies are claimed as such.
     """
@@ -134,6 +139,8 @@ def answer(question: Question, terms: FederationTerms, graphs: GraphSet) -> Answ
     schema = terms.schema
     read = as_read(conform(graphs, schema), schema.features)
     words = fingerprints(read, terms.fingerprint_key, edges=bool(schema.edges))
+    if members_key:
+        words = hashed_fingerprints(members_key, words)
     places: dict[int, list[int]] = {}
     for place, word in enumerate(words.tolist()):
         places.setdefault(word, []).append(place)
