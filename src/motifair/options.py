@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import operator
 import tomllib
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from motifair.errors import MotifairError
-from motifair.files import parse_json
 
 LIMITS: Mapping[str, tuple[str, Callable[[float, float], bool]]] = {
     "above": ("greater than", operator.gt),
@@ -51,7 +51,7 @@ def read_settings(path: Path) -> dict[str, Any]:
         reason = getattr(error, "strerror", None) or "it is not text"
         raise MotifairError(f"--config {path} cannot be read: {reason}.") from error
     try:
-        content = tomllib.loads(text) if path.suffix == ".toml" else parse_json(text)
+        content = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except (ValueError, RecursionError) as error:
         raise MotifairError(f"--config {path} is not valid {path.suffix[1:]}: {error}.") from error
     options = content.get("options", content) if isinstance(content, dict) else content
