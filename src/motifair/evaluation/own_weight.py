@@ -38,8 +38,8 @@ def own_weights(
 
     That is the likelihood of both models' mixed predictions for the agent's `held` graphs, times a
     prior in which η is `usual` by as much as `prior` graphs would say so. The federated model has
-    seen these graphs through the agent's own updates, which a `usual` weight below ½ would be too
-    low for if it mattered.
+    seen these graphs through the agent's own updates, among the others': to keep them from it, too,
+    would cost the federation a fifth of all graphs.
     """
     task = model.task
     together, alone = (outputs(model, rows, held) for rows in (weights, own))
