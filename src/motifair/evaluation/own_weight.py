@@ -7,8 +7,7 @@ from torch import Tensor
 
 from motifair.evaluation.accuracy import outputs
 from motifair.graphs.batch import Batch
-from motifair.graphs.task import BINARY, CLASSES
-from motifair.learning.objective import mean_loss
+from motifair.graphs.task import BINARY, CLASSES, REGRESSION
 from motifair.learning.randomness import order
 from motifair.models import Model
 
@@ -41,21 +40,28 @@ def own_weights(
     seen these graphs through the agent's own updates, among the others': to keep them from it, too,
     would cost the federation a fifth of all graphs.
     """
-    task = model.task
-    together, alone = (outputs(model, rows, held) for rows in (weights, own))
+    together, alone = (_fit(model, outputs(model, rows, held), held) for rows in (weights, own))
+    known = held.graph_weight if model.task.kind == CLASSES else held.label_weight.flatten(1)
     graphs = (held.graph_weight > 0).sum(dim=1)
     tried = torch.linspace(0, 1, WEIGHTS, dtype=torch.float64, device=weights.device)
     expected = prior * (torch.xlogy(usual, tried) + torch.xlogy(1 - usual, 1 - tried))
-    likelihood = [
-        e - graphs * mean_loss(task.kind, _scores(task.kind, together.lerp(alone, float(t))), held)
-        for t, e in zip(tried, expected, strict=True)
-    ]
-    best = torch.stack(likelihood).nan_to_num(nan=-torch.inf).argmax(dim=0)
+    mixed = torch.lerp(together.double(), alone.double(), tried[:, None, None])
+    said = (
+        -mixed.square() if model.task.kind == REGRESSION else mixed.clamp(LEAST_PROBABILITY).log()
+    )
+    likelihood = graphs * (known * said).sum(dim=-1) + expected[:, None]
+    best = likelihood.nan_to_num(nan=-torch.inf).argmax(dim=0)
     return tried[best].to(weights.dtype)
 
 
-def _scores(kind: str, predicted: Tensor) -> Tensor:
-    """Return predictions as the scores from which losses are computed."""
-    if kind == CLASSES:
-        return predicted.clamp(min=LEAST_PROBABILITY).log()
-    return predicted.logit(eps=LEAST_PROBABILITY) if kind == BINARY else predicted
+def _fit(model: Model, predicted: Tensor, held: Batch) -> Tensor:
+    """Return the probability of every label that was seen, or the error of every number, `(R, L)`.
+
+    Mixed predictions have the mixed probability or error, so that all mixtures follow from it.
+    """
+    if model.task.kind == CLASSES:
+        return predicted.gather(2, held.target.unsqueeze(2)).squeeze(2)
+    seen = held.target
+    if model.task.kind == BINARY:
+        return torch.where(seen > 0, predicted, 1 - predicted).flatten(1)
+    return (predicted - seen).flatten(1)
