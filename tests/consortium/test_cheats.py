@@ -40,7 +40,7 @@ def off(terms: FederationTerms) -> set[str]:
 def test_a_defence_is_on_or_off_as_the_terms_say(
     options: dict[str, Any], missing: set[str]
 ) -> None:
-    terms = terms_of(**options)
+    terms = terms_of(trial_rounds=100, **options)
     assert off(terms) == missing
     named = {text.split(" = ")[0] for text in differences(terms, "default")}
     assert named == set(options)
