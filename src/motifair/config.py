@@ -41,7 +41,7 @@ class Config:
             `docs/notation.md` lists them, `motifair options` lists the options with both defaults.
 
     >>> Config(beta=2).beta, Config().own_weight, Config(profile="paper").own_weight
-    (2.0, 0.48, 0.0)
+    (2.0, 0.3, 0.0)
     >>> Config(scenario="twins").partition, Config(scenario="twins", partition="sizes").partition
     ('iid', 'sizes')
     >>> Config(bta=2)

@@ -20,11 +20,13 @@ NO_TABLE = {
     "federation request", "federation renew", "federation remove", "federation stop",
     "federation server start",
     "federation terms", "federation sums", "federation agent start", "federation backup",
-    "federation restore", "report", "statement", "dashboard",
+    "federation restore", "federation ask", "federation members-key", "report", "statement",
+    "dashboard",
 }  # fmt: skip
 # These take a federation of real processes or minutes; their own tests read their JSON.
 ELSEWHERE = {
     "federation run", "federation status", "federation privacy", "federation demo", "federation me",
+    "federation answer",
     "ledger audit", "ledger verify", "ledger balance", "ledger entries", "bench", "paper",
     "predict", "report", "statement", "dashboard", "check",
 }  # fmt: skip

@@ -8,13 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from deployed import NAMES, World, graphs_of, honest, opened, sealed, terms_of
+from deployed import NAMES, World, content_of, graphs_of, honest, opened, sealed, terms_of
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from motifair.cli.app import app
 from motifair.consortium.claims import Question, answer, ask, found_out, least_fine
+from motifair.consortium.template import members_toml
 from motifair.consortium.wire import JOIN, Download
 from motifair.errors import MotifairError
+from motifair.graphs.tu import write_tu
 
 ME = "bank-d"
 FEW = {"rounds": 1, "trial_rounds": 1}
@@ -69,6 +73,24 @@ def test_invented_fingerprints_have_no_graph(folders: dict[bool, Path]) -> None:
     assert some.to_json()["missing"] == list(some.to_json()["graphs"].values()).count(-1)
     honest_one = ask(terms, folders[True], "trial-1", NAMES[0], graphs=8)
     assert answer(honest_one, terms, graphs_of(NAMES[0])).missing == 0
+
+
+@pytest.mark.parametrize("cheats", [False, True])
+def test_the_command_answers_at_the_members_desk(
+    folders: dict[bool, Path], cheats: bool, tmp_path: Path
+) -> None:
+    kit, question = tmp_path / "kit", tmp_path / "question.json"
+    (kit / "local").mkdir(parents=True)
+    (kit / "local" / "federation.toml").write_text(members_toml(content_of(**FEW)))
+    write_tu(graphs_of(ME), tmp_path / "own")
+    question.write_text(ask(terms_of(**FEW), folders[cheats], "trial-1", ME, graphs=8).to_json())
+    line = ["federation", "answer", str(question), "--kit", str(kit)]
+    line += ["--graphs", str(tmp_path / "own")]
+    shown = CliRunner().invoke(app, [*line, "--json"])
+    assert shown.exit_code == int(cheats), shown.output
+    content = json.loads(shown.output)
+    assert (content["missing"] > 0, content["asked"]) == (cheats, 8)
+    assert ("has all 8 graphs" in CliRunner().invoke(app, line).output) != cheats
 
 
 def test_a_question_survives_its_file_and_bad_ones_are_refused(

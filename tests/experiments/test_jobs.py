@@ -35,6 +35,9 @@ OPTIONS = {
 }  # fmt: skip
 EXACT = ("accuracy", "one_class", "kept", "uploaded", "downloaded")
 
+# A stop is also asked for in the rounds before the first, which begin anew: see test_progress.py.
+UNJUDGED = {"trial_rounds": 0}
+
 
 def quick(dataset: Any = "planted", *, memory: int = PLENTY, **options: Any) -> Plan:
     """A plan as on a GPU with so much memory, but for a CPU."""
@@ -189,13 +192,13 @@ def test_a_stack_that_was_stopped_goes_on_as_if_it_had_not_been(
 ) -> None:
     # The baselines go first, and nobody is asked after their last round: the fourth question is
     # asked in the first round of the method.
-    plan, out = quick(), tmp_path / "run"
+    plan, out = quick(**UNJUDGED), tmp_path / "run"
     with pytest.raises(Stopped):
         execute(plan, out, stop=after(rounds))
     assert not (out / "summary.json").exists()
     heard = Heard()
     result = execute(plan, out, progress=heard)
-    assert_same(result, whole(), close=0.0)
+    assert_same(result, whole(**UNJUDGED), close=0.0)
     assert heard.stacks == ([6, 3] if rounds < 4 else [3])
     assert len(heard.skipped) == (0 if rounds < 4 else 6)
     assert len(heard.ended) == 9 - len(heard.skipped)
@@ -221,14 +224,14 @@ def test_a_stack_may_be_stopped_again_and_again(tmp_path: Path) -> None:
 
 
 def test_jobs_at_different_rounds_go_apart_and_all_finish(tmp_path: Path) -> None:
-    plan, out = quick(), tmp_path / "run"
+    plan, out = quick(**UNJUDGED), tmp_path / "run"
     with pytest.raises(Stopped):
         execute(plan, out, stop=after(3 + 2))
     # One method job begins anew, and one baseline too.
     (out / "checkpoint" / "split-001-method.safetensors").unlink()
     (out / "checkpoint" / "split-002-alone-again.safetensors").unlink()
     heard = Heard()
-    assert_same(execute(plan, out, progress=heard), whole())
+    assert_same(execute(plan, out, progress=heard), whole(**UNJUDGED))
     assert heard.stacks == [2]  # the methods of splits 0 and 2
     assert set(heard.begun) == {(2, "alone-again"), (0, "method"), (1, "method"), (2, "method")}
     assert sorted(heard.ended) == sorted(heard.begun)
@@ -238,14 +241,14 @@ def test_jobs_at_different_rounds_go_apart_and_all_finish(tmp_path: Path) -> Non
 
 
 def test_a_run_begun_one_after_another_goes_on_side_by_side_and_back(tmp_path: Path) -> None:
-    single = quick(memory=0)
+    single = quick(memory=0, **UNJUDGED)
     stacked = replace(single, memory=PLENTY)
     # Stopped in the middle of the second split: in the last round but one of its method.
     out = tmp_path / "first"
     with pytest.raises(Stopped):
         execute(single, out, stop=after(3 * 3 + 2 * 3 + 2))
     heard = Heard()
-    assert_same(execute(stacked, out, progress=heard), whole(memory=0))
+    assert_same(execute(stacked, out, progress=heard), whole(memory=0, **UNJUDGED))
     assert heard.stacks == [2]  # alone and alone again on the third split
     assert len(heard.skipped) == 5
     # And the other way round.
@@ -253,7 +256,7 @@ def test_a_run_begun_one_after_another_goes_on_side_by_side_and_back(tmp_path: P
     with pytest.raises(Stopped):
         execute(stacked, out, stop=after(2))
     heard = Heard()
-    assert_same(execute(single, out, progress=heard), whole(memory=0))
+    assert_same(execute(single, out, progress=heard), whole(memory=0, **UNJUDGED))
     assert heard.stacks == []
     assert heard.rounds[0, "alone"] == [3, 4]
 

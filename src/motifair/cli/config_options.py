@@ -76,7 +76,7 @@ def usual(option: Field[Any]) -> str | bool:
     """Return the value that an option has with the default profile, True where it has none.
 
     >>> usual(OPTIONS["rounds"]), usual(OPTIONS["own_weight"]), usual(OPTIONS["fixed_split"])
-    ('200', '0.48', 'no')
+    ('200', '0.3', 'no')
     """
     known = {"profile": "default", "partition": OWNERS, **PROFILES["default"]}
     value = known.get(option.name, option.default)
