@@ -63,6 +63,18 @@ def test_a_member_shows_the_graphs_that_it_has(folders: dict[bool, Path]) -> Non
     assert other.missing == 8  # another's graphs do not do
 
 
+def test_a_fingerprint_claimed_twice_takes_two_graphs(folders: dict[bool, Path]) -> None:
+    terms, graphs = terms_of(**FEW), graphs_of(ME)
+    question = ask(terms, folders[False], "trial-1", ME, graphs=1)
+    twice = replace(question, asked=question.asked * 2)
+    found = answer(question, terms, graphs).graphs[0]
+    (copied,) = np.array([[*range(len(graphs)), found]])
+    with_copy = answer(twice, terms, graphs.select(copied))
+    assert with_copy.missing == 0
+    assert len(with_copy.to_json()["graphs"]) == len(set(with_copy.graphs)) == 2
+    assert answer(twice, terms, graphs).missing == 1
+
+
 def test_invented_fingerprints_have_no_graph(folders: dict[bool, Path]) -> None:
     terms = terms_of(**FEW)
     everything = ask(terms, folders[True], "trial-1", ME, graphs=10**6)
@@ -70,7 +82,7 @@ def test_invented_fingerprints_have_no_graph(folders: dict[bool, Path]) -> None:
     some = answer(ask(terms, folders[True], "trial-1", ME, graphs=8), terms, graphs_of(ME))
     assert 0 < some.missing <= 8
     assert f"no graph for {some.missing} of the 8" in str(some)
-    assert some.to_json()["missing"] == list(some.to_json()["graphs"].values()).count(-1)
+    assert some.to_json()["missing"] == sum(g["graph"] == -1 for g in some.to_json()["graphs"])
     honest_one = ask(terms, folders[True], "trial-1", NAMES[0], graphs=8)
     assert answer(honest_one, terms, graphs_of(NAMES[0])).missing == 0
 

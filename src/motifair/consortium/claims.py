@@ -2,8 +2,9 @@
 
 Before the first round members send a fingerprint of each training graph, and the ledger's entries
 name the position that holds them: a commitment. The operator asks for some of them, drawn by the
-hash of an entry that came later, so that neither it nor the member chooses. The member, or an
-auditor at its desk, shows which of its graphs these are. A fingerprint that was invented has none.
+hash of an entry that came later: the member cannot know which, and the operator only decides after
+which round. The member, or an auditor at its desk, shows which of its graphs these are. A
+fingerprint that was invented has none.
 """
 
 from __future__ import annotations
@@ -76,12 +77,12 @@ class Answer:
 
     def to_json(self) -> dict[str, Any]:
         """Return the answer as JSON values."""
-        asked = [f"{w:016x}" for w in self.question.asked]
+        each = zip(self.question.asked, self.graphs, strict=True)
         return {
             "member": self.question.member,
-            "asked": len(asked),
+            "asked": len(self.graphs),
             "missing": self.missing,
-            "graphs": dict(zip(asked, self.graphs, strict=True)),
+            "graphs": [{"fingerprint": f"{w:016x}", "graph": g} for w, g in each],
         }
 
     def __str__(self) -> str:
@@ -116,7 +117,7 @@ def ask(terms: FederationTerms, folder: Path, run: str, member: str, graphs: int
         )
     if entry.round < 1:
         raise MotifairError(f"Run {run} has no round yet, by whose entry the graphs are drawn.")
-    # Half of the bits of a hash that nobody knew when the fingerprints were sent.
+    # Nobody knew this hash when the fingerprints were sent.
     rng = np.random.default_rng(derive_seed(int(entry.hash[:15], 16), f"claims/{member}"))
     claimed = summary.fingerprints
     drawn = rng.choice(len(claimed), size=min(graphs, len(claimed)), replace=False)
