@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from motifair.cli.app import app
 from motifair.consortium.claims import Question, answer, ask, found_out, least_fine
 from motifair.consortium.template import members_toml
+from motifair.consortium.transports.nvflare import kits
 from motifair.consortium.wire import JOIN, Download
 from motifair.errors import MotifairError
 from motifair.graphs.tu import write_tu
@@ -89,9 +90,10 @@ def test_invented_fingerprints_have_no_graph(folders: dict[bool, Path]) -> None:
 
 @pytest.mark.parametrize("cheats", [False, True])
 def test_the_command_answers_at_the_members_desk(
-    folders: dict[bool, Path], cheats: bool, tmp_path: Path
+    folders: dict[bool, Path], cheats: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kit, question = tmp_path / "kit", tmp_path / "question.json"
+    monkeypatch.setattr(kits, "name_of", lambda kit: kit.name)  # without a certificate
+    kit, question = tmp_path / ME, tmp_path / "question.json"
     (kit / "local").mkdir(parents=True)
     (kit / "local" / "federation.toml").write_text(members_toml(content_of(**FEW)))
     write_tu(graphs_of(ME), tmp_path / "own")
@@ -103,6 +105,11 @@ def test_the_command_answers_at_the_members_desk(
     content = json.loads(shown.output)
     assert (content["missing"] > 0, content["asked"]) == (cheats, 8)
     assert ("has all 8 graphs" in CliRunner().invoke(app, line).output) != cheats
+    kit.rename(tmp_path / NAMES[0])
+    line[line.index(str(kit))] = str(tmp_path / NAMES[0])
+    refused = CliRunner().invoke(app, line).exception
+    assert isinstance(refused, MotifairError)
+    assert f"for {ME}, and the kit is of {NAMES[0]}" in str(refused)
 
 
 def test_a_question_survives_its_file_and_bad_ones_are_refused(

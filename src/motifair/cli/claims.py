@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from motifair.cli.shared import Json, print_json
+from motifair.errors import MotifairError
 from motifair.extras import require
 
 
@@ -52,10 +53,13 @@ def answer(
     from motifair.consortium.claims import answer as find
     from motifair.consortium.members_key import read_members_key
     from motifair.consortium.terms import read_terms
+    from motifair.consortium.transports.nvflare.kits import name_of
     from motifair.graphs.csv_file import Columns
     from motifair.graphs.read import read_graphs
 
     asked = Question.read(question)
+    if (name := name_of(kit)) != asked.member:
+        raise MotifairError(f"The question is for {asked.member}, and the kit is of {name}.")
     terms = read_terms(kit / "local" / "federation.toml")
     read = read_graphs(graphs, Columns(terms.config.smiles, terms.config.targets))
     found = find(asked, terms, read, read_members_key(kit, terms.members_key))
