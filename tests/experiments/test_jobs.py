@@ -443,7 +443,8 @@ def test_more_units_graphs_and_agents_need_more_memory() -> None:
     assert need(own_weight=0.0, batch_size=5) < usual
     # A second model beside shares the graphs: it adds its weights, moments and gradients.
     rows = 200 * 3 * prepare(quick().config, split_data(quick(), 0), seed=0).model.layout.size
-    assert need(own_weight=0.5) - usual == rows
+    assert need(own_weight=0.5, own_prior="inf") - usual == rows
+    assert need(own_weight=0.5) - usual > rows  # one that holds graphs back does not share them
     assert need(agents=6) > 1.4 * need()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import TypeVar
 
@@ -51,7 +52,8 @@ def memory_needed(config: Config, members: Members) -> int:
 
     Activations of the nodes in the largest possible batch: three tensors per layer are stored for
     the backward pass, and about as many are temporary; for prototypes, some of all nodes. Weights,
-    moments, gradients and the tensors of the server. The maps of all batches of an epoch.
+    moments, gradients and the tensors of the server. The graphs, and the maps of all batches of an
+    epoch: twice where own models are not trained on all graphs.
     """
     given = () if members.given is None else (members.given.shard,)
     shards = (*members.train, *given)
@@ -59,8 +61,10 @@ def memory_needed(config: Config, members: Members) -> int:
     batch, steps = sum(batches), max(-(-len(s) // config.batch_size) for s in shards)
     rows_of_nodes = batch * (4 * config.layers + 8) + 6 * members.nodes
     activations = 4 * config.hidden * rows_of_nodes
-    models = 2 if make_method(config).own_weight else 1
+    method = make_method(config)
+    models = 2 if method.own_weight else 1
+    stored = models if method.own_prior < math.inf else 1
     rows = 200 * len(shards) * members.model.layout.size * models
     graphs = 100 * sum(len(s.kind) + len(s.graphs.neighbour) for s in shards)
     maps = 200 * steps * batch if steps > 1 else 0
-    return activations + rows + graphs + maps
+    return activations + rows + stored * (graphs + maps)
