@@ -74,10 +74,12 @@ class Run:
         self.operator, self.terms = operator, None
         self.number, self.round, self.head, self.carried = 0, 0, "0" * 64, 0
         self.fined, self.values = {}, {}  # units paid as penalties; earlier values by member
+        self.earned, self.keys, self.closed = {}, {}, False  # `keys`: of all that were ever members
 
     def take(self, entry, kept):
         """Check the next entry; `kept` is its hash as a member kept it, or None."""
         require(has_types(entry, ENTRY), "a field is missing or of another type")
+        require(not self.closed, "nothing follows the audit of claims")
         require(entry["number"] == self.number, f"it should have the number {self.number}")
         require(entry["previous"] == self.head, "previous is not the hash of the entry before")
         content = {k: v for k, v in entry.items() if k not in ("hash", "signature")}
@@ -88,8 +90,10 @@ class Run:
         require(kept in (None, digest), "a member kept another hash")
         if entry["kind"] == "terms":
             self.agree(entry)
+        elif entry["kind"] == "audit":
+            self.audit(entry)
         else:
-            require(entry["kind"] == "round", "it is neither terms nor a round")
+            require(entry["kind"] == "round", "it is neither terms, a round nor an audit")
             self.settle(entry)
         self.check_operator(entry, digest)
         self.number, self.head = self.number + 1, digest
@@ -106,6 +110,8 @@ class Run:
             members = terms["members"]
             require(isinstance(members, dict) and members, "there are no members")
             require(isinstance(terms["currency"], str), "the currency is no text")
+            require(isinstance(terms.get("reserve", ""), str), "the reserve is no text")
+            self.check_audit_terms(terms.get("audit", {}), terms)
         except (ValueError, KeyError, TypeError) as error:
             raise WrongEntryError("the terms cannot be read") from error
         for name, key in members.items():
@@ -123,6 +129,42 @@ class Run:
             if before:
                 self.check_consent(entry, terms)
         self.terms = terms
+        self.keys |= members
+
+    def check_audit_terms(self, audit, terms):
+        """Check what the terms say of an audit of claims; {} for none."""
+        if audit == {}:
+            return
+        require(set(audit) == {"share", "graphs", "fine", "days"}, "the audit has other fields")
+        require(type(audit["share"]) in (int, float) and 0 < audit["share"] <= 1, "no share")
+        for name, most in (("graphs", 10_000), ("fine", 1000), ("days", 3650)):
+            require(type(audit[name]) is int and 1 <= audit[name] <= most, f"no {name}")
+        require(terms.get("reserve", ""), "there is no reserve for fines")
+
+    def audit(self, entry):
+        """Check the audit of claims: who was drawn by the last hash, answers, and fines."""
+        audit = self.terms.get("audit", {}) if self.terms else {}
+        require(audit, "the terms have no audit of claims")
+        require(self.round >= self.terms["rounds"], "the audit is after the last round")
+        require(entry["round"] == self.round, "its round is not the last one")
+        require(not entry["terms"] and not entry["settled"] and not entry["budget"], "it settles")
+        drawn = []
+        for name in sorted(self.keys):
+            word = hashlib.sha256(f"{self.head}/{name}".encode()).hexdigest()[:8]
+            drawn += [name] * (int(word, 16) < audit["share"] * 2**32)
+        lines = entry["lines"]
+        require(all(has_types(x, LINE) and len(x) == len(LINE) for x in lines), "a line is cut")
+        require([x["agent"] for x in lines] == drawn, f"drawn are {drawn}")
+        for x in lines:
+            name, answered = x["agent"], x["status"] != "absent"
+            self.check_line(entry, x, self.keys[name])
+            signed = bool(x["signature"]) or not self.keys[name]
+            require(signed or not answered, f"the answer of {name} is not signed")
+            fine = 0 if x["status"] == "present" else audit["fine"] * self.earned.get(name, 0)
+            require(x["payoff"] == -fine, f"{name} is due {-fine}")
+            nothing = [x[k] for k in ("value", "alignment", "diversity", "compensation", "kept")]
+            require(nothing == [0, None, None, 0, 0], f"{name} has a value in an audit")
+        self.closed = True
 
     def check_consent(self, entry, terms):
         """Check that all members signed changed terms, with the keys that they had."""
@@ -159,7 +201,7 @@ class Run:
             "the lines are not of the members",
         )
         for x in lines:
-            self.check_line(entry, x)
+            self.check_line(entry, x, terms["members"][x["agent"]])
         budget = terms["budget"] + self.carried
         bonus, payoffs = self.payoffs(lines, budget)
         require(entry["budget"] == budget, f"the budget should be {budget}")
@@ -168,17 +210,17 @@ class Run:
             due = (0, 0) if payoffs is None else (bonus[x["agent"]], payoffs[x["agent"]])
             require((x["compensation"], x["payoff"]) == due, f"{x['agent']} is due {due}")
             self.fined[x["agent"]] = self.fined.get(x["agent"], 0) + max(-x["payoff"], 0)
+            self.earned[x["agent"]] = self.earned.get(x["agent"], 0) + max(x["payoff"], 0)
             if payoffs is not None and x["status"] == "present":
                 self.values.setdefault(x["agent"], []).append(x["value"])
         self.round, self.carried = entry["round"], 0 if payoffs is not None else budget
 
-    def check_line(self, entry, x):
-        """Check a member's line, and its signature of upload and history."""
+    def check_line(self, entry, x, key):
+        """Check a member's line, and its signature of upload, or answer, and history."""
         name, present = x["agent"], x["status"] == "present"
         require(x["status"] in ("present", "absent", "rejected"), f"{name} has no status")
         require(not (present and x["reason"]), f"{name} was present and has a reason")
         require(x["reason"].isprintable(), f"the reason of {name} cannot be printed")
-        key = self.terms["members"][name]
         if x["signature"]:
             text = f"{entry['run']}/{entry['round']}/{name}/{x['upload']}"
             forms = (f"{text}/{entry['previous']}", text)
@@ -197,12 +239,17 @@ class Run:
         }
         if len(present) < terms["quorum"]:
             return bonus, None
+        # With a reserve absent members have a share, which goes to the reserve.
+        counted = {x["agent"] for x in lines} if terms.get("reserve", "") else present
         if not by_value:
-            return bonus, split({x["agent"]: int(x["agent"] in present) for x in lines}, budget)
+            paid = split({x["agent"]: int(x["agent"] in counted) for x in lines}, budget)
+            return bonus, paid and {n: u if n in present else 0 for n, u in paid.items()}
         p = {}
         for x in lines:
             name, value = x["agent"], x["value"]
-            p[name] = value if value < 0 else value + bonus[name] if name in present else 0
+            p[name] = value if value < 0 else value + bonus[name] if name in counted else 0
+        if not any(p[name] > 0 for name in present):
+            return bonus, None
         total, fines = sum(p.values()), {}
         for name in p:
             if p[name] < 0:
@@ -212,7 +259,7 @@ class Run:
         paid = split({n: max(w, 0) for n, w in p.items()}, budget + sum(fines.values()))
         if paid is None:
             return bonus, None
-        return bonus, {n: paid[n] - fines.get(n, 0) for n in p}
+        return bonus, {n: paid[n] * (n in present) - fines.get(n, 0) for n in p}
 
     def bonus(self, x):
         """Return the compensation of a present member."""

@@ -88,7 +88,7 @@ def content_of(**training: Any) -> dict[str, Any]:
     money = training.pop("money", {})
     # One round before judgement; test_deployed_equals_simulation.py has longer ones.
     judged = {"trial_rounds": 1} if training.get("method", "motifair") == "motifair" else {}
-    privacy = {"privacy": training.pop("privacy")} if "privacy" in training else {}
+    more = {name: training.pop(name) for name in ("privacy", "audit") if name in training}
     return {
         "federation": {"name": "trial", "deadline": 300} | about,
         "money": {
@@ -100,7 +100,7 @@ def content_of(**training: Any) -> dict[str, Any]:
         },
         "training": {"hidden": 16, "rounds": 4, "seed": 5, **judged, **training},
         "schema": schema().to_json(),
-        **privacy,
+        **more,
     }
 
 

@@ -20,8 +20,8 @@ NO_TABLE = {
     "federation request", "federation renew", "federation remove", "federation stop",
     "federation server start",
     "federation terms", "federation sums", "federation agent start", "federation backup",
-    "federation restore", "federation ask", "federation members-key", "report", "statement",
-    "dashboard",
+    "federation restore", "federation ask", "federation settle", "federation members-key",
+    "report", "statement", "dashboard",
 }  # fmt: skip
 # These take a federation of real processes or minutes; their own tests read their JSON.
 ELSEWHERE = {

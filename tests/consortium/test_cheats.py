@@ -6,13 +6,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from deployed import terms_of
 from typer.testing import CliRunner
 
 from motifair.cli.app import app
 from motifair.consortium.cheats import (
+    INVENTED,
     cheats_table,
+    closed_by_audit,
     defences,
     differences,
     nearest_rule,
@@ -21,6 +24,7 @@ from motifair.consortium.cheats import (
 from motifair.consortium.template import federation_toml
 from motifair.consortium.terms import FederationTerms
 from motifair.graphs.read import Schema
+from motifair.statements.audits import AuditTerms
 from motifair.studies.attacks import ATTACKS
 
 
@@ -31,10 +35,10 @@ def off(terms: FederationTerms) -> set[str]:
 @pytest.mark.parametrize(
     ("options", "missing"),
     [
-        ({}, {"aggregator"}),
-        ({"size": "claimed"}, {"aggregator", "size"}),
-        ({"max_size_ratio": 50.0}, {"aggregator", "max_size_ratio"}),
-        ({"aggregator": "median"}, set()),
+        ({}, {"aggregator", "reserve", "audit"}),
+        ({"size": "claimed"}, {"aggregator", "reserve", "audit", "size"}),
+        ({"max_size_ratio": 50.0}, {"aggregator", "reserve", "audit", "max_size_ratio"}),
+        ({"aggregator": "median"}, {"reserve", "audit"}),
     ],
 )
 def test_a_defence_is_on_or_off_as_the_terms_say(
@@ -67,6 +71,36 @@ def test_what_pays_is_open_and_what_does_not_is_not() -> None:
     assert not {"send nothing", "echo the reward", "renumber nodes"} & found
 
 
+HELD = {"reserve": "the operator"}
+
+
+def test_an_audit_is_a_defence_if_its_fine_is_more_than_claims_bring() -> None:
+    assert off(terms_of(money=HELD)) == {"aggregator", "audit"}
+    assert off(terms_of(money=HELD, audit={})) == {"aggregator"}
+    assert off(terms_of(money=HELD, audit={"fine": 3})) == {
+        "aggregator",
+        "audit: share 0.25 x fine 3",
+    }
+
+
+def test_an_audit_closes_what_it_finds_and_nothing_else() -> None:
+    assert set(INVENTED) <= {a.name for a in ATTACKS}
+    row = {"others_high": 0.01, "gain_high": 90.0}
+    cheats = pd.DataFrame(
+        [
+            row | {"attack": "claim ten times the graphs", "attacker": "typical"},
+            row | {"attack": "made-up graphs, all reports false", "attacker": "harmful"},
+            row | {"attack": "join as two", "attacker": "typical"},
+            row | {"attack": "fingerprints of another", "attacker": "good", "others_high": -0.1},
+        ]
+    )
+    assert closed_by_audit(cheats, AuditTerms()).tolist() == [True, True, False, False]
+    assert not closed_by_audit(cheats, None).any()
+    # Half of the pay of a typical member is brought by its claims, all of a harmful one's.
+    weak = AuditTerms(share=0.25, fine=3)
+    assert closed_by_audit(cheats, weak).tolist() == [True, False, False, False]
+
+
 def test_the_command_reads_a_file_of_terms(tmp_path: Path) -> None:
     path = tmp_path / "federation.toml"
     schema = Schema(features="label", columns=(0, 1), classes=(0, 1), width=2)
@@ -74,6 +108,11 @@ def test_the_command_reads_a_file_of_terms(tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, ["check", "--terms", str(path)])
     assert shown.exit_code == 0, shown.output
     assert "OFF  robust aggregation" in shown.output
+    assert "on   graphs that do not exist do not pay" in shown.output
+    before, found, after = shown.output.partition("Closed by the audit")
+    assert found
+    assert "claim ten times the graphs" in after
+    assert "claim ten times the graphs" not in before
     assert "Not measured" not in shown.output
     path.write_text(path.read_text().replace("max_size_ratio = 2.0", "max_size_ratio = 9.0"))
     shown = CliRunner().invoke(app, ["check", "--terms", str(path), "--json"])
@@ -82,3 +121,4 @@ def test_the_command_reads_a_file_of_terms(tmp_path: Path) -> None:
         "max_size_ratio = 9 (measured: 2)",
     ]
     assert content["open"][0]["verdict"] == "gains"
+    assert content["closed by the audit"][0]["verdict"] == "gains"

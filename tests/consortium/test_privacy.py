@@ -668,4 +668,8 @@ def test_the_template_says_how_to_turn_noise_on() -> None:
     assert len(said) == 2
     assert said == re.findall(setting, section)
     noisy["training"] |= tomllib.loads("\n".join(said))
+    assert "and remove [audit]" in section
+    with pytest.raises(MotifairError, match=r"or remove \[audit\]"):
+        make_terms(noisy)
+    del noisy["audit"]
     assert make_terms(noisy).privacy.noisy

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from books import NAMES, line, make_run, terms
 from hypothesis import given
 from hypothesis import strategies as st
@@ -107,6 +108,43 @@ def test_equal_pay_is_for_who_is_present_whatever_the_value() -> None:
         books, line(NAMES[0], 5), line(NAMES[1], -3), line(NAMES[2], 0), line(NAMES[3], 1, "absent")
     )
     assert list(payoffs(entry).values()) == [3334, 3333, 3333, 0]
+
+
+@given(st.integers(0, 10_000), st.sampled_from(["value", "equal"]))
+def test_what_absent_members_miss_is_in_the_reserve_to_the_unit(seed: int, pays: str) -> None:
+    run = make_run(8, seed=seed, signed=False, pays=pays, reserve="the operator")
+    books = Accounts(run[0].run)
+    for entry in run:
+        before, missed = books.reserve, books.withheld(entry) if entry.kind == "round" else {}
+        books.add(entry)
+        assert books.reserve - before == sum(missed.values())
+        assert all(x.payoff <= 0 for x in entry.lines if x.status != "present")
+    paid = sum(books.balance(name) for name in NAMES)
+    assert paid + books.reserve + books.carried == 10_000 * books.round
+    assert Accounts.of(run[0].run, make_run(8, seed=seed, signed=False, pays=pays)).reserve == 0
+
+
+@pytest.mark.parametrize("pays", ["value", "equal"])
+def test_with_a_reserve_nobody_gains_by_another_s_absence(pays: str) -> None:
+    values = dict(zip(NAMES, (0.4, 0.3, 0.2, -0.1), strict=True))
+    for reserve in ("", "the operator"):
+        books = books_with(pays=pays, reserve=reserve, quorum=1)
+        full = payoffs(books.settle([line(n, v) for n, v in values.items()]))
+        some = payoffs(
+            books.settle(
+                [line(n, v, "absent" if n == "bank-b" else "present") for n, v in values.items()]
+            )
+        )
+        assert some.pop("bank-b") == 0
+        gained = [units - full[name] for name, units in some.items()]
+        assert (gained == [0, 0, 0]) == bool(reserve)
+        assert max(gained) > 0 or reserve
+
+
+def test_a_round_in_which_only_absent_members_have_a_value_is_not_settled() -> None:
+    books = books_with(reserve="the operator", quorum=1)
+    entry = settle(books, line(NAMES[0], 0.9, "absent"), *(line(n, 0) for n in NAMES[1:]))
+    assert (entry.settled, books.carried, books.reserve) == (False, 10_000, 0)
 
 
 @given(st.integers(0, 1000), st.permutations(range(4)))

@@ -99,6 +99,89 @@ def history(seed: int) -> list[Entry]:
     return entries
 
 
+AUDIT = {"share": 0.5, "graphs": 8, "fine": 3, "days": 30}
+SHOWN = {"bank-a": "present", "bank-b": "rejected", "bank-c": "absent", "bank-d": "absent"}
+
+
+@cache
+def audited(left: str = "") -> tuple[Entry, ...]:
+    """A history with a reserve and, after its last round, an audit that draws `bank-a`, which shows
+    its graphs, `bank-b`, which does not show all, and `bank-c`, which gives no answer.
+    """
+    for seed in range(1000):
+        random, books, entries = Random(seed), Accounts(RUN), list[Entry]()
+        names = tuple(n for n in NAMES if n != left)
+        for members in (NAMES, names):
+            if members != NAMES or not entries:
+                made = agreed(members, rounds=2, quorum=1, reserve="the operator", audit=AUDIT)
+                entries.append(signed(consented(books.agree(made)), OPERATOR))
+                books.add(entries[-1])
+            lines = []
+            for name in members:
+                there = "present" if random.random() < 0.8 else "absent"
+                made_line = line(name, random.uniform(0.1, 0.6), there, books.round + 1)
+                lines.append(countersigned(made_line, books.round + 1, books.head))
+            entries.append(signed(books.settle(lines), OPERATOR))
+            books.add(entries[-1])
+        if books.drawn == list(NAMES[:3]) and books.reserve and min(books.earned.values()):
+            answers = [answered(name, SHOWN[name], books) for name in books.drawn]
+            return (*entries, signed(books.audit(answers), OPERATOR))
+    raise AssertionError
+
+
+def answered(name: str, status: str, books: Accounts) -> Line:
+    made = replace(
+        line(name, 0, "present", books.round),
+        status=status,
+        reason="" if status == "present" else "1 of 8 graphs was not shown",
+        upload="" if status == "absent" else "ef" * 32,
+        signature="",
+    )
+    return countersigned(made, books.round, books.head)
+
+
+def of_audit(change: Callable[[Entry], Entry]) -> list[Entry]:
+    return chained([*audited()[:-1], change(audited()[-1])])
+
+
+def with_drawn(name: str, **changes: Any) -> Callable[[Entry], Entry]:
+    def change(e: Entry) -> Entry:
+        lines = (replace(x, **changes) if x.agent == name else x for x in e.lines)
+        return replace(e, lines=tuple(lines))
+
+    return change
+
+
+AUDITS: dict[str, Callable[[], list[Entry]]] = {
+    "drawn one left out": lambda: of_audit(lambda e: replace(e, lines=e.lines[1:])),
+    "another one drawn": lambda: of_audit(
+        lambda e: replace(e, lines=(*e.lines, replace(e.lines[0], agent="bank-d", signature="")))
+    ),
+    "fine let off": lambda: of_audit(with_drawn("bank-b", payoff=0)),
+    "fine raised": lambda: of_audit(with_drawn("bank-c", payoff=-(10**6))),
+    "fine for who showed all": lambda: of_audit(with_drawn("bank-a", payoff=-1)),
+    "cleared without an answer": lambda: of_audit(
+        with_drawn("bank-c", status="present", reason="", payoff=0)
+    ),
+    "found out without an answer": lambda: of_audit(
+        with_drawn("bank-c", status="rejected", reason="8 of 8 graphs were not shown")
+    ),
+    "answer not signed": lambda: of_audit(with_drawn("bank-a", signature="")),
+    "another answer": lambda: of_audit(with_drawn("bank-a", upload="ab" * 32)),
+    "with a value": lambda: of_audit(with_drawn("bank-a", value=1)),
+    "with a budget": lambda: of_audit(lambda e: replace(e, budget=5)),
+    "settled": lambda: of_audit(lambda e: replace(e, settled=True)),
+    "of another round": lambda: of_audit(lambda e: replace(e, round=e.round + 1)),
+    "before the last round": lambda: chained([*audited()[:2], *audited()[3:]]),
+    "twice": lambda: chained([*audited(), audited()[-1]]),
+    "a round after it": lambda: chained([*audited(), audited()[1]]),
+    "without a clause": lambda: chained([*honest(), replace(audited()[-1], round=6, lines=())]),
+    "clause without a reserve": lambda: changed(*NAMES, audit=AUDIT),
+    "clause without a fine": lambda: changed(*NAMES, reserve="x", audit=AUDIT | {"fine": 0}),
+    "clause with other fields": lambda: changed(*NAMES, reserve="x", audit={"share": 1.0}),
+}
+
+
 @cache
 def honest() -> tuple[Entry, ...]:
     """A history in which all members are present in round 3, its entry 3, and after it."""
@@ -270,6 +353,7 @@ FRAUDS: dict[str, Callable[[], list[Entry]]] = {
     **{f"terms: {name}": lambda c=c: chained(with_terms(**c)) for name, c in TERMS.items()},
     **{f"whole: {name}": made for name, made in WHOLE.items()},
     **{f"changed terms: {name}": made for name, made in CHANGED.items()},
+    **{f"audit: {name}": made for name, made in AUDITS.items()},
 }
 # What cannot be seen without a head: nobody who was present signed what came after.
 ONLY_BY_HEADS = {
@@ -294,12 +378,27 @@ def test_there_are_at_least_fifty_kinds() -> None:
 
 @pytest.mark.parametrize("fraud", FRAUDS)
 def test_a_fraud_is_noticed_by_both_verifiers(fraud: str) -> None:
-    heads = [Head(e.number, e.hash) for e in honest()]
+    heads = [Head(e.number, e.hash) for e in honest() if not fraud.startswith("audit: ")]
     forged = FRAUDS[fraud]()
     assert verdicts(forged, heads) == (False, False)
     without = verdicts(forged, [])
     assert without[0] == without[1]
     assert without[0] == (fraud in ONLY_BY_HEADS)
+
+
+@pytest.mark.parametrize("left", ["", "bank-c"])
+def test_an_audit_fines_who_did_not_show_all_and_also_who_has_left(left: str) -> None:
+    made = audited(left)
+    assert verdicts(list(made), [Head(e.number, e.hash) for e in made]) == (True, True)
+    books = Accounts.of(RUN, made)
+    fines = {x.agent: -x.payoff for x in made[-1].lines}
+    assert fines == books.audited
+    assert fines == {"bank-a": 0} | {n: 3 * books.earned[n] for n in ("bank-b", "bank-c")}
+    owed = sum(books.balance(name) for name in NAMES)
+    assert owed + books.reserve + books.carried == 2 * 10_000
+    assert any("in the reserve, which the operator holds" in n for n in verify(made).notes)
+    assert any("not recorded yet; drawn: bank-a, bank-b, bank-c" in n
+               for n in verify(made[:-1]).notes)  # fmt: skip
 
 
 def test_terms_that_all_members_signed_may_change() -> None:

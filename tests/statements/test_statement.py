@@ -319,6 +319,24 @@ def test_rounds_without_pay_say_why() -> None:
 # Other contents
 
 
+@given(st.randoms(use_true_random=False), st.sampled_from(["value", "equal"]))
+def test_with_a_reserve_a_member_reads_what_it_missed_and_where_it_went(
+    random: Random, pays: str
+) -> None:
+    entries = make_run(6, seed=random.randrange(10**6), signed=False, pays=pays, reserve="the bank")
+    made = statements(entries)
+    missed = {name: sum(p.withheld for p in s.rounds) for name, s in made.items()}
+    assert sum(missed.values()) == Accounts.of(entries[0].run, entries).reserve
+    for name, s in made.items():
+        assert sum(s.totals.values()) == s.payoff
+        for p in s.rounds:
+            assert sum(p.amounts.values()) == p.payoff
+            assert abs(p.amounts.get("rounding", 0)) <= 6
+            assert ("went to the reserve" in p.note) == (p.withheld > 0)
+        told = [x for x in s.sentences if "went to the reserve, which the bank holds" in x]
+        assert len(told) == (missed[name] > 0)
+
+
 def test_motifs_are_marked_by_who_else_has_them_and_by_whether_they_count() -> None:
     motifs = {
         NAMES[0]: ("ring 1 1 1", "bond 0 0", "bond 0 1"),

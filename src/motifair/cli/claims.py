@@ -1,47 +1,58 @@
-"""`motifair federation ask` and `answer`: whether the graphs that a member claims are there."""
+"""`motifair federation ask`, `answer` and `settle`: whether the graphs that members claim exist."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from motifair.cli.shared import Json, print_json
-from motifair.errors import MotifairError
 from motifair.extras import require
+
+Run = Annotated[str, typer.Option("--run", help="Name of the run.")]
+Folder = Annotated[Path, typer.Option("--folder", help="The operator's folder.")]
 
 
 def ask(
-    member: Annotated[str, typer.Argument(help="The member that is asked.")],
     out: Annotated[
-        Path, typer.Option(metavar="FILE", help="File of the question, for the member.")
+        Path, typer.Option(metavar="FOLDER", help="Folder for the questions, one for each member.")
     ],
-    graphs: Annotated[int, typer.Option(min=1, help="How many graphs it has to show.")] = 20,
-    run: Annotated[str, typer.Option("--run", help="Name of the run.")] = "run-1",
-    folder: Annotated[Path, typer.Option("--folder", help="The operator's folder.")] = Path(),
+    run: Run = "run-1",
+    folder: Folder = Path(),
 ) -> None:
-    """Ask a member to show graphs that it claims to have, drawn by the ledger's last hash."""
+    """After the last round: write questions to the members that the ledger's last hash drew."""
     require("federation", "A federation between machines")
-    from motifair.consortium.claims import ask as draw
+    from motifair.consortium.closing import ask as draw
     from motifair.consortium.operator_folder import OperatorFolder
-    from motifair.files import check_target, write_atomic
+    from motifair.files import write_atomic
 
-    check_target(out)
-    operator = OperatorFolder(folder)
-    question = draw(operator.terms, operator.run(run), run, member, graphs)
-    write_atomic(out, question.to_json())
-    typer.echo(
-        f"{len(question.asked)} of {question.claimed} graphs of {member} were drawn by entry "
-        f"{question.entry}. It answers with: motifair federation answer {out} --kit KIT --graphs "
-        "GRAPHS"
-    )
+    asked = draw(OperatorFolder(folder), run)
+    out.mkdir(parents=True, exist_ok=True)
+    for question in asked:
+        path = out / f"question-{question.member}.json"
+        write_atomic(path, json.dumps(question.to_json(), indent=2))
+        typer.echo(
+            f"{question.member} is to show {len(question.asked)} of {question.claimed} graphs. It "
+            f"answers with: motifair federation answer {path} --kit KIT --graphs GRAPHS --out FILE"
+        )
+    if not asked:
+        typer.echo("Nobody was drawn.")
+    typer.echo("Then record it with: motifair federation settle FILE ...")
 
 
 def answer(
     question: Annotated[Path, typer.Argument(help="The operator's question.")],
     kit: Annotated[Path, typer.Option(help="The member's startup kit.")],
     graphs: Annotated[Path, typer.Option(help="The member's graphs, as its agent reads them.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="File of the signed answer, for `settle`.")
+    ] = None,
+    refuse: Annotated[
+        list[int] | None,
+        typer.Option(help="A graph shown that the auditor does not accept; may be repeated."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Look for the graphs of a question among a member's; exit code 1 if some are not there.
@@ -49,23 +60,38 @@ def answer(
     An auditor runs this at the member's desk, and looks at the graphs. Nothing is sent.
     """
     require("federation", "A federation between machines")
+    from motifair.consortium.agent_process import own_key
     from motifair.consortium.claims import Question
-    from motifair.consortium.claims import answer as find
-    from motifair.consortium.members_key import read_members_key
-    from motifair.consortium.terms import read_terms
-    from motifair.consortium.transports.nvflare.kits import name_of
-    from motifair.graphs.csv_file import Columns
-    from motifair.graphs.read import read_graphs
+    from motifair.consortium.closing import show
+    from motifair.consortium.keys import signer
+    from motifair.files import check_target, write_atomic
 
-    asked = Question.read(question)
-    if (name := name_of(kit)) != asked.member:
-        raise MotifairError(f"The question is for {asked.member}, and the kit is of {name}.")
-    terms = read_terms(kit / "local" / "federation.toml")
-    read = read_graphs(graphs, Columns(terms.config.smiles, terms.config.targets))
-    found = find(asked, terms, read, read_members_key(kit, terms.members_key))
+    if out is not None:
+        check_target(out)
+    found = show(Question.read(question), kit, graphs).refused(refuse or [])
+    if out is not None:
+        found = found.signed(signer(own_key(kit)))
+        write_atomic(out, json.dumps(found.to_json(), indent=2))
     if as_json:
         print_json(found.to_json())
     else:
         typer.echo(str(found))
     if found.missing:
         raise typer.Exit(1)
+
+
+def settle(
+    answers: Annotated[list[Path] | None, typer.Argument(help="The members' answers.")] = None,
+    run: Run = "run-1",
+    folder: Folder = Path(),
+) -> None:
+    """Record the audit of claims as the ledger's last entry: answers, and fines where due.
+
+    A member that gave no answer in the days of the terms pays the fine, too.
+    """
+    require("federation", "A federation between machines")
+    from motifair.consortium.closing import settle as record
+    from motifair.consortium.operator_folder import OperatorFolder
+
+    for line in record(OperatorFolder(folder), run, answers or []):
+        typer.echo(line)

@@ -38,6 +38,7 @@ app.add_typer(agent, name="agent")
 app.command()(me)
 app.command()(claims.ask)
 app.command()(claims.answer)
+app.command()(claims.settle)
 app.command("members-key")(members_key)
 
 Folder = Annotated[Path, typer.Option("--folder", help="The operator's folder.")]

@@ -16,7 +16,7 @@ from motifair.table import Table
 if TYPE_CHECKING:
     from motifair.consortium.store.ledger import Ledger
 
-AMOUNTS = ("entry", "round", "present", "units", "earned", "penalties", "balance")
+AMOUNTS = ("entry", "round", "present", "units", "earned", "penalties", "fine", "balance")
 
 ledger_app = typer.Typer(no_args_is_help=True, help="Verify, read and export a ledger.")
 
@@ -100,7 +100,7 @@ def export(
 def balance(
     ledger: Where = None, run: Run = None, operator_key: Key = None, as_json: Json = False
 ) -> None:
-    """Show earnings, penalties and balance of each member."""
+    """Show earnings, penalties, fines and balance of each member, and what the reserve holds."""
     from motifair.consortium.store.export import balance as balances
 
     operator = read_operator(operator_key)

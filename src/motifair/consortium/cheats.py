@@ -17,6 +17,7 @@ from motifair.config import Config, make_config
 from motifair.consortium.terms import FederationTerms
 from motifair.mechanism.bounds import MAX_SIZE_RATIO, REJECTED, SHORTENED
 from motifair.methods import make_method
+from motifair.statements.audits import AuditTerms
 
 MEASURED: Mapping[str, Mapping[str, Any]] = {
     "default": {"profile": "default"},
@@ -29,6 +30,15 @@ DECISIVE = (
     "aggregator", "valuation", "aggregate_length", "payoff", "initial_value", "trial_rounds",
 )  # fmt: skip
 GAINS = "gains"
+# What an audit finds, and the share of the claimed graphs that is invented. An auditor who looks at
+# them finds made-up graphs, too.
+INVENTED: Mapping[str, float] = {
+    "claim ten times the graphs": 0.9,
+    "claim ten times the graphs, send nothing": 0.9,
+    "duplicate graphs, new fingerprints": 1.0,
+    "fingerprints of another": 1.0,
+    "made-up graphs, all reports false": 1.0,
+}
 
 
 @dataclass(frozen=True)
@@ -52,6 +62,16 @@ def defences(terms: FederationTerms) -> list[Defence]:
         ),
         Defence("rounds without a valid upload are not paid", True, "always"),
         Defence(
+            "nobody gains by another's absence: its share goes to the reserve",
+            bool(terms.money.reserve),
+            f'reserve = "{terms.money.reserve}"',
+        ),
+        Defence(
+            "graphs that do not exist do not pay: claims are audited, with a fine",
+            terms.audit is not None and terms.audit.share * terms.audit.fine >= 1,
+            "audit = none" if terms.audit is None else _audit_words(terms.audit),
+        ),
+        Defence(
             "graphs counted up to a multiple of the median's",
             terms.max_size_ratio <= MAX_SIZE_RATIO,
             f"max_size_ratio = {terms.max_size_ratio:g}; measured with {MAX_SIZE_RATIO:g}",
@@ -74,6 +94,14 @@ def defences(terms: FederationTerms) -> list[Defence]:
         ),
         Defence("robust aggregation", c.aggregator != "mean", f'aggregator = "{c.aggregator}"'),
     ]
+
+
+def _audit_words(audit: AuditTerms) -> str:
+    expected = audit.share * audit.fine
+    return (
+        f"audit: share {audit.share:g} x fine {audit.fine} = {expected:g} times the pay of who "
+        f"shows none of {audit.graphs} graphs; at least 1 is needed"
+    )
 
 
 def differences(terms: FederationTerms, rule: str) -> list[str]:
@@ -117,3 +145,27 @@ def open_cheats(rule: str) -> pd.DataFrame:
     return table[
         (table["rule"] == rule) & ((table["verdict"] == GAINS) | (table["others_high"] < 0))
     ]
+
+
+def closed_by_audit(cheats: pd.DataFrame, audit: AuditTerms | None) -> pd.Series:
+    """Return for each cheat whether the expected fine of an audit is more than it brings.
+
+    A gain is in percent of honest pay, but for a harmful member, whose honest pay may be nothing,
+    of an equal share: so of the pay with it, gain / (100 + gain), or all of it, is brought by it.
+    """
+
+    def closed(attack: str, attacker: str, most: float, harms: bool) -> bool:
+        if audit is None or attack not in INVENTED or harms:
+            return False
+        honest = 0.0 if attacker == "harmful" else 100.0
+        brought = max(most, 0.0) / (honest + most) if honest + most > 0 else 0.0
+        return audit.expected_gain(INVENTED[attack], brought) <= 0
+
+    rows = zip(
+        cheats["attack"],
+        cheats["attacker"],
+        cheats["gain_high"],
+        cheats["others_high"] < 0,
+        strict=True,
+    )
+    return pd.Series([closed(*row) for row in rows], index=cheats.index, dtype=bool)

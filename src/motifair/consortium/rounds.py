@@ -106,6 +106,11 @@ class RunDriver:
             entries.append(entry)
         if not entries:
             return None
+        if entries[-1].kind == "audit":
+            raise MotifairError(
+                f"Run {self.coordinator.run} is closed: its audit of claims is recorded. Start a "
+                "new run."
+            )
         hashes = {entry.hash for entry in entries}
         fitting = [c for c in saved if c.entry.hash in hashes]
         newest = fitting[-1] if fitting else None

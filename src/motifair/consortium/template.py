@@ -38,6 +38,13 @@ budget = "1000.00"              # paid out in a round; a round that is not settl
                                 # budget to the next, the last one to the operator
 max_penalty = "100.00"          # the most a member pays in a round
 max_total_penalty = "1000.00"   # and in total
+reserve = "the operator"        # who holds what absent members miss; without it the others get it
+
+[audit]            # of claims, after the last round; see docs/manipulation.md
+share = 0.25       # the probability with which a member is drawn, by the ledger's last hash
+graphs = 20        # how many of the graphs that it claimed it then has to show
+fine = 5           # so many times what the run paid it, if one is not shown; share x fine >= 1
+days = 30          # that it has for it
 
 [training]         # any option of motifair run
 method = "motifair"
@@ -46,7 +53,7 @@ rounds = 200
 {training}
 # [privacy]          # differential privacy of uploads; see docs/privacy.md for guarantee and cost
 #                    # (what the default also sends cannot be protected by noise: set
-#                    # size = "claimed" and trial_rounds = 0 in [training])
+#                    # size = "claimed" and trial_rounds = 0 in [training], and remove [audit])
 # clip_update = 0.03       # largest norm of an update
 # noise_update = 20.0      # noise in each component, as a multiple of that
 # clip_prototype = 100.0   # largest norm of all prototypes of an upload together

@@ -7,7 +7,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,10 @@ from motifair.graphs.read import Schema
 from motifair.mechanism.bounds import MAX_SIZE_RATIO
 from motifair.methods import fit_to_model, make_method, refuse_unused
 from motifair.models import Model
-from motifair.statements.entry import AgreedTerms
+from motifair.statements.audits import AuditTerms
+from motifair.statements.entry import LONGEST_REASON, AgreedTerms, clean_reason
 
-SECTIONS = ("federation", "server", "money", "training", "privacy", "schema")
+SECTIONS = ("federation", "server", "money", "audit", "training", "privacy", "schema")
 SERVER = {"host": str, "port": int, "ledger": str, "retain_uploads": bool}
 _TYPE_NAMES = {str: "a text in quotes", int: "a whole number", bool: "true or false"}
 # Options for partitioning, repeating and measuring: members of a federation have their own graphs.
@@ -43,7 +44,8 @@ NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 @dataclass(frozen=True)
 class Money:
     """Currency with its number of decimal places and, in its smallest units, the budget of a round
-    and the largest penalty of a member per round and in total.
+    and the largest penalty of a member per round and in total. `reserve` is who holds what falls to
+    absent members, '' if the present ones share it.
     """
 
     currency: str
@@ -51,6 +53,7 @@ class Money:
     budget: int
     max_penalty: int
     max_total_penalty: int
+    reserve: str = ""
 
 
 @dataclass(frozen=True)
@@ -61,8 +64,8 @@ class FederationTerms:
     `deadline` seconds. A member whose update is longer than `max_norm` counts as absent, as does
     one whose answer takes more than `max_time_ratio` times the median member's. Its number of
     graphs counts at most as `max_size_ratio` times the median member's. `members_key` is the
-    SHA-256 of the key with which members hash motifs and fingerprints, '' for none. `given` is the
-    file's content.
+    SHA-256 of the key with which members hash motifs and fingerprints, '' for none. `audit` is how
+    claims are audited after the last round, None for not at all. `given` is the file's content.
     """
 
     name: str
@@ -81,6 +84,7 @@ class FederationTerms:
     retain_uploads: bool = True
     ledger: str = "ledger.sqlite"
     privacy: Privacy = field(default_factory=Privacy)
+    audit: AuditTerms | None = None
     given: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -106,9 +110,11 @@ class FederationTerms:
     def digest(self) -> str:
         """The digest of all that a member agrees to; it does not depend on who the members are."""
         agreed = self.conditions | {
-            "money": vars(self.money),
+            "money": {k: v for k, v in vars(self.money).items() if k != "reserve" or v},
             "config": self.config.to_json() | {"agents": 0},
         }
+        if self.audit is not None:
+            agreed["audit"] = asdict(self.audit)
         text = json.dumps(agreed, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -144,11 +150,13 @@ class FederationTerms:
             config=self.config.to_json(),
             operator=operator,
             conditions=self.conditions,
+            reserve=m.reserve,
+            audit={} if self.audit is None else asdict(self.audit),
         )
 
     def as_agreed(self, agreed: AgreedTerms) -> FederationTerms:
         """Return the terms that an entry of the ledger puts into force, in place of these."""
-        names = ("currency", "digits", "budget", "max_penalty", "max_total_penalty")
+        names = ("currency", "digits", "budget", "max_penalty", "max_total_penalty", "reserve")
         known = self.conditions | agreed.conditions  # the first ledgers had none
         plain = (
             "name", "deadline", "max_norm", "max_size_ratio", "max_time_ratio", "members_key",
@@ -161,6 +169,7 @@ class FederationTerms:
             config=make_config(agreed.config),
             schema=Schema.from_json(known["schema"]),
             privacy=Privacy(**known["privacy"]),
+            audit=AuditTerms(**agreed.audit) if agreed.audit else None,
             **{name: known[name] for name in plain},
         )
 
@@ -218,6 +227,7 @@ def make_terms(content: Mapping[str, Any]) -> FederationTerms:
         config=config,
         schema=schema,
         privacy=make_privacy(content.get("privacy")),
+        audit=_audit(content),
         given=content,
         **server,
     )
@@ -225,6 +235,15 @@ def make_terms(content: Mapping[str, Any]) -> FederationTerms:
     shared = model.layout.shared(method.share)
     size = shared.stop - shared.start
     check_privacy(terms.privacy, method, size, model.hidden, terms.max_norm)
+    if terms.audit is not None and not method.believes:
+        raise MotifairError(
+            'An audit asks for fingerprints of graphs, which need size = "believed" in [training]; '
+            "set it, or remove [audit]."
+        )
+    if terms.audit is not None and not terms.money.reserve:
+        raise MotifairError(
+            "Fines of an audit go to the reserve; name it in [money], or remove [audit]."
+        )
     return terms
 
 
@@ -298,13 +317,23 @@ def _number(
 
 def _money(content: Mapping[str, Any]) -> Money:
     names = ("budget", "max_penalty", "max_total_penalty")
-    section = _section(content, "money", {"currency", *names})
+    section = _section(content, "money", {"currency", *names}, optional={"reserve"})
     amounts = [_amount(name, section[name]) for name in names]
     digits = max(max(0, -int(a.as_tuple().exponent)) for a in amounts)
     if digits > PLACES:
         raise MotifairError(f"Amounts have at most {PLACES} decimal places.")
-    units = [int(a.scaleb(digits)) for a in amounts]
-    return Money(str(section["currency"]), digits, *units)
+    budget, penalty, total = (int(a.scaleb(digits)) for a in amounts)
+    held = _holder(section.get("reserve", ""))
+    return Money(str(section["currency"]), digits, budget, penalty, total, held)
+
+
+def _holder(given: Any) -> str:
+    if not isinstance(given, str) or given != clean_reason(given):
+        raise MotifairError(
+            f"reserve in [money] says who holds it, in at most {LONGEST_REASON} printable "
+            'characters, e.g. "the operator"; remove it, and members present share it.'
+        )
+    return given
 
 
 def _amount(name: str, given: Any) -> Decimal:
@@ -316,6 +345,16 @@ def _amount(name: str, given: Any) -> Decimal:
     if not amount.is_finite() or amount < 0 or amount >= 10**9:
         raise MotifairError(f'{name} must be an amount in quotes such as "1000.00", not {given}.')
     return amount
+
+
+def _audit(content: Mapping[str, Any]) -> AuditTerms | None:
+    if "audit" not in content:
+        return None
+    names = {f.name for f in fields(AuditTerms)}
+    terms = AuditTerms(**_section(content, "audit", set(), optional=names))
+    for flaw in terms.flaws():
+        raise MotifairError(f"[audit]: {flaw}.")
+    return terms
 
 
 def _training(given: Any, members: int, task: str) -> Config:

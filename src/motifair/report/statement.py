@@ -34,6 +34,7 @@ LABELS = {
     "compensation": "compensation",
     "redistribution": "penalties of others",
     "penalty": "penalty",
+    "fine": "fine",
     "rounding": "rounding",
 }
 COLUMNS = {
@@ -146,7 +147,7 @@ def describe(statement: Statement) -> dict[str, Any]:
 
 def _about(s: Statement) -> str:
     """Say what the statement is of: federation, run, period, method, and the day it was made."""
-    unpaid = sum(not p.settled for p in s.rounds)
+    unpaid = sum(not p.settled for p in s.rounds)  # an audit counts as settled
     numbers = [p.round for p in s.rounds] or [0]
     period = f"rounds {numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else f"round {numbers[0]}"
     late = f", {unpaid} of them not settled" if unpaid else ""
@@ -189,7 +190,7 @@ def _chosen(rounds: Sequence[Payment]) -> list[Payment]:
     if len(rounds) <= MOST_ROUNDS:
         return list(rounds)
     by_payoff = sorted(rounds, key=lambda p: (p.payoff, p.round))
-    chosen = {p.round: p for p in (*rounds[:4], *rounds[-4:], *by_payoff[:3], *by_payoff[-3:])}
+    chosen = {p.number: p for p in (*rounds[:4], *rounds[-4:], *by_payoff[:3], *by_payoff[-3:])}
     return [chosen[t] for t in sorted(chosen)]
 
 
@@ -203,14 +204,19 @@ def _rounds(s: Statement, shown: Sequence[Payment]) -> Table:
     for p in shown:
         amounts = {**p.amounts, "payoff": p.payoff}
         mark = " *" if p.note else "  "
-        rows.append([f"{p.round}{mark}", *(s.money(amounts.get(n, 0)) for n in names)])
+        rows.append([f"{_named(p)}{mark}", *(s.money(amounts.get(n, 0)) for n in names)])
     return Table(head, rows, title, range(len(head)))
+
+
+def _named(p: Payment) -> str:
+    return str(p.round) if p.kind == "round" else p.kind
 
 
 def _notes(shown: Sequence[Payment]) -> Iterator[str]:
     """Explain the stars."""
     noted = [p for p in shown if p.note]
-    yield from (f"* round {p.round}: {p.note}" for p in noted[:MOST_NOTES])
+    for p in noted[:MOST_NOTES]:
+        yield f"* {'round ' if p.kind == 'round' else ''}{_named(p)}: {p.note}"
     if len(noted) > MOST_NOTES:
         yield f"* and {len(noted) - MOST_NOTES} more; --format html, pdf or json has all of them"
 
@@ -264,7 +270,7 @@ def _verify(s: Statement) -> Iterator[str]:
 def _row(s: Statement, p: Payment) -> dict[str, Any]:
     """Return what the table of rounds has in one row."""
     return {
-        "round": p.round,
+        "round": _named(p),
         "value": decimal(p.value, 12)[:-8],
         "amounts": [s.money(p.amounts.get(name, 0)) for name in s.parts],
         "payoff": s.money(p.payoff),
@@ -288,10 +294,11 @@ def _curve(s: Statement) -> dict[str, Any] | None:
     """Return payoff and equal share by round as points of two lines, thinned; None for fewer than
     two rounds.
     """
-    if len(s.rounds) < 2:
+    drawn = [p for p in s.rounds if p.kind == "round"]
+    if len(drawn) < 2:
         return None
-    rounds = np.array([p.round for p in s.rounds], dtype=float)
-    lines = {name: np.array([float(getattr(p, name)) for p in s.rounds]) for name in DRAWN}
+    rounds = np.array([p.round for p in drawn], dtype=float)
+    lines = {name: np.array([float(getattr(p, name)) for p in drawn]) for name in DRAWN}
     low = min(0.0, *(line.min() for line in lines.values()))
     high = max(line.max() for line in lines.values())
     x = LEFT + (CURVE[0] - LEFT) * (rounds - rounds[0]) / (rounds[-1] - rounds[0])
@@ -299,7 +306,7 @@ def _curve(s: Statement) -> dict[str, Any] | None:
     for name, line in lines.items():
         y = CURVE[1] * (1 - (line - low) / ((high - low) or 1))
         points[name] = " ".join(f"{x[k]:.1f},{y[k]:.1f}" for k in thin(line, MOST_POINTS))
-    ends = {"first": s.rounds[0].round, "last": s.rounds[-1].round}
+    ends = {"first": drawn[0].round, "last": drawn[-1].round}
     return {**ends, "points": points, "low": s.money(round(low)), "high": s.money(round(high))}
 
 

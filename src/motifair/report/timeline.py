@@ -10,6 +10,7 @@ import numpy as np
 from motifair.experiments.simulated_ledger import CURRENCY
 from motifair.mechanism.settlement import PICO
 from motifair.report.source import Source
+from motifair.statements.entry import AgreedTerms
 from motifair.statements.statement import paid_per_value
 
 STATUS = {"present": 0, "absent": 1, "rejected": 2}
@@ -83,9 +84,15 @@ def _settled(source: Source) -> Timeline:
     status = np.full((len(rounds), len(agents)), -1, dtype=np.int8)
     place = {name: k for k, name in enumerate(agents)}
     money = 10.0**source.terms.digits
-    for t, entry in enumerate(rounds):
+    terms, t = source.terms, -1
+    for entry in source.entries:
+        if entry.kind == "terms":
+            terms = AgreedTerms.from_json(entry.terms)
+        if entry.kind != "round":
+            continue
+        t += 1
         bonuses = any(line.compensation for line in entry.lines)  # only where paid by value
-        rate = float(paid_per_value(entry)) / money if bonuses else 0.0
+        rate = float(paid_per_value(entry, terms)) / money if bonuses else 0.0
         for line in entry.lines:
             k = place[line.agent]
             columns["value"][t, k] = line.value / PICO

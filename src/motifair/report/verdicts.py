@@ -74,8 +74,15 @@ def verdict_on_deployed(source: Source, timeline: Timeline) -> tuple[str, ...]:
     harmed = [a for a, v in zip(timeline.agents, value.T, strict=True) if np.nanmin(v) < 0]
     missed = [a for a, s in zip(timeline.agents, timeline.status.T, strict=True) if (s > 0).any()]
     unpaid = [a for a, paid in zip(timeline.agents, total, strict=True) if not paid]
+    last = source.entries[-1]
+    fined = [x.agent for x in last.lines if last.kind == "audit" and x.payoff]
     look = look_at(
-        {"had a negative value": harmed, "was paid nothing": unpaid, "missed rounds": missed}
+        {
+            "was fined by an audit": fined,
+            "had a negative value": harmed,
+            "was paid nothing": unpaid,
+            "missed rounds": missed,
+        }
     )
     worth = "Whether federating was worth it is not known here: nobody measures what members do "
     return (
@@ -88,14 +95,21 @@ def verdict_on_deployed(source: Source, timeline: Timeline) -> tuple[str, ...]:
 def verdict_on_statement(s: Statement) -> str:
     """Say what a member was paid beside an equal share, and why."""
     paid = f"You were paid {s.money(s.payoff)} {s.currency}"
-    settled = [p for p in s.rounds if p.settled and p.status == "present"]
+    rounds = [p for p in s.rounds if p.kind == "round"]
+    settled = [p for p in rounds if p.settled and p.status == "present"]
     if not s.equal:
         return f"{paid}: no round in which you were present is settled."
     share = s.payoff / s.equal - 1
-    away = len(s.rounds) - len(settled)
+    away = len(rounds) - len(settled)
     missed = (
-        f" In {away} of {len(s.rounds)} rounds you earned nothing; notes say why." if away else ""
+        f" In {away} of {len(rounds)} rounds you earned nothing; notes say why." if away else ""
     )
+    if fine := -s.totals["fine"]:
+        before = s.money(s.payoff + fine)
+        return (
+            f"{paid}: {before} for your updates, less a fine of {s.money(fine)}, since an audit "
+            f"did not find graphs that you claimed.{missed}"
+        )
     if "equal" in s.parts:
         return f"{paid}, as every member who was present: {s.method} pays all the same.{missed}"
     if abs(share) < EQUAL:

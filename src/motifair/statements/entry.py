@@ -15,15 +15,18 @@ from hashlib import sha256
 from typing import Any, Literal
 
 from motifair.files import finite, parse_json
+from motifair.statements.audits import AuditTerms
 
 GENESIS = "0" * 64
-KINDS = ("terms", "round")
+KINDS = ("terms", "round", "audit")
 STATUSES = ("present", "absent", "rejected")
 PAYS = ("value", "equal")
 EXACT = Context(prec=60)  # digits of the longest amount
 LARGEST = 2**63 - 1
 LONGEST_REASON = 300
-OPTIONAL: dict[str, Any] = {"operator": "", "conditions": {}, "signatures": {}}  # of terms
+OPTIONAL: dict[str, Any] = {
+    "operator": "", "conditions": {}, "reserve": "", "audit": {}, "signatures": {},
+}  # of terms  # fmt: skip
 NOT_HASHED = ("recorded", "signature")  # fields of an entry that are stored with it
 
 
@@ -36,8 +39,10 @@ class AgreedTerms:
     its public key (PEM), '' where uploads are not signed. `pays` is `value` (E5) or `equal`, the
     same for everyone present. `operator` is the public key (PEM) that entries are signed with, ''
     in simulations and in ledgers of motifair 0.1. `conditions` are what else members agree to (see
-    `FederationTerms`), {} in simulations. `signatures` are those of the members under terms that
-    were changed in a run; the others have none.
+    `FederationTerms`), {} in simulations. `reserve` is who holds what falls to absent members, ''
+    if the present ones share it. `audit` is an `AuditTerms` as JSON, {} for no audit of claims.
+    `signatures` are those of the members under terms that were changed in a run; the others have
+    none.
 
     >>> terms = AgreedTerms({"a": "", "b": ""}, 10_000, 2, "EUR", 0, 0, 5, 2, "motifair")
     >>> AgreedTerms.from_json(terms.to_json()) == terms
@@ -57,6 +62,8 @@ class AgreedTerms:
     config: dict[str, Any] = field(default_factory=dict)
     operator: str = ""
     conditions: dict[str, Any] = field(default_factory=dict)
+    reserve: str = ""
+    audit: dict[str, Any] = field(default_factory=dict)
     signatures: dict[str, str] = field(default_factory=dict, compare=False)
 
     def to_json(self) -> str:
@@ -83,7 +90,9 @@ class AgreedTerms:
         """Yield a sentence for each invalid value."""
         members = self.members if isinstance(self.members, dict) else {}
         signed = self.signatures if isinstance(self.signatures, dict) else {"": None}
-        texts = (self.currency, self.method, self.operator, *members, *members.values())
+        texts = (
+            self.currency, self.method, self.operator, self.reserve, *members, *members.values()
+        )  # fmt: skip
         if not members or not all(isinstance(text, str) for text in (*texts, *signed.values())):
             yield "the terms need members with their keys, a currency and a method"
         for name in ("budget", "digits", "max_penalty", "max_total_penalty", "rounds", "quorum"):
@@ -92,14 +101,27 @@ class AgreedTerms:
         conditions: Any = self.conditions
         if not isinstance(conditions, dict):
             yield "the conditions of the terms are not named"
+        yield from self._audit_flaws()
         if self.pays not in PAYS:
             yield f"pays of the terms is neither {' nor '.join(PAYS)}"
+
+    def _audit_flaws(self) -> Iterator[str]:
+        audit: Any = self.audit
+        names = {f.name for f in fields(AuditTerms)}
+        if not isinstance(audit, dict) or audit.keys() not in (set(), names):
+            yield f"audit of the terms has not the fields {', '.join(sorted(names))}"
+        elif audit:
+            yield from (f"audit of the terms: {flaw}" for flaw in AuditTerms(**audit).flaws())
+            if not self.reserve:
+                yield "the terms name no reserve, which gets the fines of an audit"
 
 
 @dataclass(frozen=True)
 class Line:
-    """One member in one round.
+    """One member in one round, or in the audit of claims.
 
+    In an audit `present` has shown all graphs, `rejected` not all and `absent` none; `upload` is
+    the SHA-256 of its answer, the payoff is its fine, negative, and all else is 0 or None.
     Value, alignment, diversity and compensation are in units of 1e-12, the payoff in units of
     money. Alignment and diversity are None if the method computes none. `kept` is the number of
     components in its reward. `upload` is the SHA-256 of the upload, `signature` the member's
@@ -142,10 +164,11 @@ class Line:
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry of a run: new terms, or a round with one line for each member.
+    """One entry of a run: new terms, a round with one line for each member, or the audit of claims
+    after the last round, with one for each member that was drawn.
 
-    Entries are numbered from 0, rounds from 1; `round` of an entry with terms is the number of
-    rounds before it. `budget` is the amount available in the round, including what was carried
+    Entries are numbered from 0, rounds from 1; `round` of other entries is the number of rounds
+    before. `budget` is the amount available in the round, including what was carried
     over from rounds that were not settled. `terms` is the JSON of an `AgreedTerms`, '' in rounds.
     `previous` is the hash of the entry before. `position` is the SHA-256 of the server's state
     after the entry, '' in simulations and in older ledgers; entries that differ only in it are
@@ -156,7 +179,7 @@ class Entry:
 
     run: str
     number: int
-    kind: Literal["terms", "round"]
+    kind: Literal["terms", "round", "audit"]
     round: int
     settled: bool
     budget: int
@@ -193,7 +216,7 @@ class Entry:
     def flaws(self) -> Iterator[tuple[str, str]]:
         """Yield (agent, sentence) for each invalid value; agent is '' for the entry itself."""
         if self.kind not in KINDS:
-            yield "", f"the kind is neither {' nor '.join(KINDS)}"
+            yield "", f"the kind is none of {', '.join(KINDS)}"
         for name in ("number", "round", "budget"):
             if not _is_count(getattr(self, name)):
                 yield "", f"{name} is not a whole number of at least 0"
@@ -204,8 +227,10 @@ class Entry:
             yield "", "the lines are not sorted by agent, one for each"
         if self.kind == "terms" and (self.lines or self.settled or self.budget):
             yield "", "an entry with terms has no lines and pays nothing"
-        if self.kind == "round" and self.terms:
-            yield "", "a round has no terms of its own"
+        if self.kind == "audit" and (self.settled or self.budget):
+            yield "", "an audit settles no budget"
+        if self.kind != "terms" and self.terms:
+            yield "", "a round or an audit has no terms of its own"
         if not re.fullmatch(r"([0-9a-f]{64})?", self.position):
             yield "", "position is not a SHA-256 in hex"
         if not re.fullmatch(r"([0-9a-f]{2})*", self.signature):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from statistics import median_low
 
@@ -111,6 +112,28 @@ def what_limits_changed(
             f"Of its {graphs} graphs {counted:.1f} count in weights and values: no member's count "
             "more than the terms' max_size_ratio times the median's and, with size = believed, "
             "copies, graphs that others have too, and graphs wired as by chance count less."
+        )
+
+
+def what_was_withheld(amount: str, terms: AgreedTerms) -> Iterator[str]:
+    """Yield where the share of rounds went in which a member was not paid, if to a reserve."""
+    if terms.reserve and Decimal(amount):
+        yield (
+            f"Its share of rounds without an accepted upload, {amount} {terms.currency}, went to "
+            f"the reserve, which {terms.reserve} holds by the terms."
+        )
+
+
+def what_an_audit_said(notes: Sequence[str], terms: AgreedTerms, last: str) -> Iterator[str]:
+    """Yield what the audit of claims found, or that it is to come; `last` is the last entry's
+    kind.
+    """
+    for note in notes:
+        yield f"{note[0].upper()}{note[1:]}."
+    if terms.audit and last != "audit":
+        yield (
+            "What was paid is due after the audit of claims that the terms agree on, which is not "
+            "recorded yet."
         )
 
 

@@ -32,8 +32,10 @@ from motifair.statements.explanations import (
     how_to_repeat,
     how_to_verify,
     is_judged,
+    what_an_audit_said,
     what_is_unknown,
     what_limits_changed,
+    what_was_withheld,
 )
 
 PARTS = {
@@ -46,6 +48,7 @@ PARTS = {
     "compensation": "for a late contribution: a value above its own earlier mean",
     "redistribution": "penalties paid by others, distributed in the same proportions",
     "penalty": "for a negative value: its updates harmed the others",
+    "fine": "by an audit, for graphs that it claimed and did not show; it goes to the reserve",
     "rounding": "amounts are rounded separately; this makes them add up to the payoff",
 }
 MOST_LEANED_ON = 5  # rounds
@@ -53,13 +56,15 @@ MOST_LEANED_ON = 5  # rounds
 
 @dataclass(frozen=True)
 class Payment:
-    """One round of a statement: the payoff by part, and what other rules would have paid.
+    """One round of a statement, or the audit of claims (`kind`): the payoff by part, and what other
+    rules would have paid.
 
     `amounts` maps parts (`PARTS`) to units of money; they add up to `payoff`. `value`,
     `compensation` and `value_parts` (None if unknown) are in units of 1e-12. `equal` and `shapley`
     (None if numbers of graphs are unknown) are the payoffs under these rules. `lean` is the
-    member's share in the round's step (`Statement.leaning`). `note` says what is unusual about
-    the round. `hash` is that of entry `number` of the ledger.
+    member's share in the round's step (`Statement.leaning`). `withheld` is its share of the round
+    that the reserve got, since it was absent. `note` says what is unusual about the round. `hash`
+    is that of entry `number` of the ledger.
     """
 
     round: int
@@ -76,6 +81,8 @@ class Payment:
     equal: int
     shapley: int | None
     lean: float | None
+    withheld: int = 0
+    kind: str = "round"
 
 
 @dataclass(frozen=True)
@@ -234,6 +241,7 @@ class Statement:
         value_parts = {} if p.value_parts is None else asdict(p.value_parts)
         return {
             "round": p.round,
+            "kind": p.kind,
             "entry": p.number,
             "hash": p.hash,
             "settled": p.settled,
@@ -245,6 +253,7 @@ class Statement:
             "value_parts": {name: decimal(pico, 12) for name, pico in value_parts.items()},
             "compensation": decimal(p.compensation, 12),
             "lean": p.lean,
+            "withheld": self.exact(p.withheld),
             "instead": {
                 "equal": self.exact(p.equal),
                 "shapley": None if p.shapley is None else self.exact(p.shapley),
@@ -320,7 +329,13 @@ def make_statement(
         sentences=(
             *dict.fromkeys(how_paid(t) for t in agreed),
             *what_limits_changed(
-                [(p.status, p.note) for p in payments], graphs.get(agent), counted.get(agent)
+                [(p.status, p.note) for p in payments if p.kind == "round"],
+                graphs.get(agent),
+                counted.get(agent),
+            ),
+            *what_was_withheld(decimal(sum(p.withheld for p in payments), last.digits), last),
+            *what_an_audit_said(
+                [p.note for p in payments if p.kind == "audit"], last, entries[-1].kind
             ),
             *how_long(agent, seconds),
             *what_is_unknown(known, graphs, alignments),
@@ -370,26 +385,57 @@ def _payments(entries: Sequence[Entry], agent: str, graphs: Mapping[str, int]) -
             attribution.set_terms(books.agreed)
             by_size = _sizes(books.agreed, graphs)
             continue
+        if entry.kind == "audit":
+            yield from _audits(entry, agent, books, by_size is not None)
+            continue
         _refuse_misfit(entry, books)
         step = attribution.add_round(entry)
         for line in (x for x in entry.lines if x.agent == agent):
+            withheld = books.withheld(entry).get(agent, 0)
             yield Payment(
                 round=entry.round,
                 number=entry.number,
                 hash=entry.hash,
                 settled=entry.settled,
                 status=line.status,
-                note=_note(entry, line, books, step.explained),
+                note=_note(entry, line, books, step.explained, withheld),
                 value=line.value,
                 value_parts=step.value_parts,
                 compensation=line.compensation,
                 amounts=_amounts(entry, line, books.agreed, step.value_parts),
                 payoff=line.payoff,
-                equal=_instead(entry, agent, dict.fromkeys(books.agreed.members, 1)),
-                shapley=None if by_size is None else _instead(entry, agent, by_size),
+                equal=_instead(entry, agent, dict.fromkeys(books.agreed.members, 1), books.agreed),
+                shapley=None if by_size is None else _instead(entry, agent, by_size, books.agreed),
                 lean=step.lean,
+                withheld=withheld,
             )
         books.add(entry)
+
+
+def _audits(entry: Entry, agent: str, books: Accounts, sizes: bool) -> Iterator[Payment]:
+    """Yield what a member paid by an audit, if it was drawn."""
+    asked, fine = books.agreed.audit["graphs"], books.agreed.audit["fine"]
+    for line in (x for x in entry.lines if x.agent == agent):
+        note = f"audit of claims: all of the {asked} graphs that were asked for were shown"
+        if line.status != "present":
+            note = f"audit of claims: {line.reason}; the fine is {fine} times what the run paid"
+        yield Payment(
+            round=entry.round,
+            number=entry.number,
+            hash=entry.hash,
+            settled=True,
+            status=line.status,
+            note=note,
+            value=0,
+            value_parts=None,
+            compensation=0,
+            amounts={"fine": line.payoff},
+            payoff=line.payoff,
+            equal=0,
+            shapley=0 if sizes else None,
+            lean=None,
+            kind="audit",
+        )
 
 
 def _refuse_misfit(entry: Entry, books: Accounts) -> None:
@@ -413,41 +459,45 @@ def _amounts(
     if not entry.settled or (line.status != "present" and line.value >= 0):
         return {}
     if terms.pays == "equal":
-        present = sum(x.status == "present" for x in entry.lines)
-        exact = {"equal": Fraction(entry.budget, present)} if line.status == "present" else {}
+        counted = sum(x.status == "present" or bool(terms.reserve) for x in entry.lines)
+        exact = {"equal": Fraction(entry.budget, counted)} if line.status == "present" else {}
     elif line.value < 0:
         return {"penalty": line.payoff}
     else:
-        rate = paid_per_value(entry)
+        rate = paid_per_value(entry, terms)
         fines = sum(max(-x.payoff, 0) for x in entry.lines)
         parts = {"value": line.value} if value_parts is None else asdict(value_parts)
         parts["compensation"] = line.compensation
         exact = {name: rate * pico for name, pico in parts.items()}
-        exact["redistribution"] = Fraction(fines * _weight(line), _gains(entry))
+        exact["redistribution"] = Fraction(fines * _weight(line, terms), _gains(entry, terms))
     shown = {name: round(amount) for name, amount in exact.items()}
     return shown | {"rounding": line.payoff - sum(shown.values())}
 
 
-def paid_per_value(entry: Entry) -> Fraction:
+def paid_per_value(entry: Entry, terms: AgreedTerms) -> Fraction:
     """Return how many units of money one unit (1e-12) of value or compensation is paid from the
     budget of a settled round that pays by value.
     """
-    return Fraction(entry.budget, _gains(entry))
+    return Fraction(entry.budget, _gains(entry, terms))
 
 
-def _gains(entry: Entry) -> int:
-    return sum(max(_weight(x), 0) for x in entry.lines)
+def _gains(entry: Entry, terms: AgreedTerms) -> int:
+    return sum(max(_weight(x, terms), 0) for x in entry.lines)
 
 
-def _weight(line: Line) -> int:
-    return Share(line.value, line.compensation, line.status == "present").weight
+def _weight(line: Line, terms: AgreedTerms) -> int:
+    counts = line.status == "present" or bool(terms.reserve)
+    return Share(line.value, line.compensation, counts).weight
 
 
-def _note(entry: Entry, line: Line, books: Accounts, explained: bool) -> str:
+def _note(entry: Entry, line: Line, books: Accounts, explained: bool, withheld: int) -> str:
     """Return what is unusual about a round."""
     notes = []
     if line.status != "present":
         notes.append(line.status + (f" ({line.reason})" if line.reason else ""))
+    if withheld:
+        amount = decimal(withheld, books.agreed.digits)
+        notes.append(f"its share of {amount} went to the reserve")
     if not entry.settled:
         few = sum(x.status == "present" for x in entry.lines) < books.agreed.quorum
         why = "below the quorum" if few else "no present member could be paid"
@@ -461,7 +511,7 @@ def _note(entry: Entry, line: Line, books: Accounts, explained: bool) -> str:
 
 def _limit(entry: Entry, line: Line, books: Accounts) -> str:
     """Return which limit of the terms reduced a penalty, '' if none did."""
-    total = sum(_weight(x) for x in entry.lines)
+    total = sum(_weight(x, books.agreed) for x in entry.lines)
     if total > 0 and -line.payoff >= entry.budget * -line.value // total:
         return ""
     if books.liability(line.agent) < books.agreed.max_penalty:
@@ -469,10 +519,12 @@ def _limit(entry: Entry, line: Line, books: Accounts) -> str:
     return f"{LIMITED} per round"
 
 
-def _instead(entry: Entry, agent: str, weights: Mapping[str, int]) -> int:
+def _instead(entry: Entry, agent: str, weights: Mapping[str, int], terms: AgreedTerms) -> int:
     """Return what a member would have been paid if the budget were divided by these weights."""
-    present = {x.agent: weights[x.agent] for x in entry.lines if x.status == "present"}
-    return apportion(present, entry.budget).get(agent, 0) if entry.settled else 0
+    here = {x.agent for x in entry.lines if x.status == "present"}
+    counted = {x.agent: weights[x.agent] for x in entry.lines if x.agent in here or terms.reserve}
+    paid = apportion(counted, entry.budget) if entry.settled else {}
+    return paid.get(agent, 0) if agent in here else 0
 
 
 def _sizes(terms: AgreedTerms, graphs: Mapping[str, int]) -> dict[str, int] | None:

@@ -156,6 +156,12 @@ class Verification:
                 if over
                 else "is carried over to the next round"
             )
+        if books.agreed.audit and books.audited is None and books.round >= books.agreed.rounds:
+            names = ", ".join(books.drawn) or "nobody"
+            yield f"the audit of claims is not recorded yet; drawn: {names}"
+        if books.agreed.reserve:
+            amount = f"{decimal(books.reserve, books.agreed.digits)} {books.agreed.currency}"
+            yield f"{amount} is in the reserve, which {books.agreed.reserve} holds"
 
     def _about_heads(self) -> Iterator[str]:
         last = self.books.entries - 1
@@ -248,6 +254,8 @@ def _check(entry: Entry, books: Accounts, kept: Mapping[int, Head], operator: st
     """Verify one entry; check first that it was not changed in place."""
     if entry.run != books.run:
         raise _MismatchError(f"it belongs to run {entry.run}, not to {books.run}")
+    if books.audited is not None:
+        raise _MismatchError("nothing follows the audit of claims")
     for agent, flaw in entry.flaws():
         raise _MismatchError(flaw, agent)
     _check_hashes(entry, books)
@@ -255,8 +263,10 @@ def _check(entry: Entry, books: Accounts, kept: Mapping[int, Head], operator: st
         raise _MismatchError(f"{_whose(head, operator)} a different hash of it, {head.hash[:16]}")
     if entry.kind == "terms":
         _check_terms(entry, books)
-    else:
+    elif entry.kind == "round":
         _check_round(entry, books)
+    else:
+        _check_audit(entry, books)
 
 
 def _check_hashes(entry: Entry, books: Accounts) -> None:
@@ -327,6 +337,27 @@ def _check_round(entry: Entry, books: Accounts) -> None:
     for line, owed in zip(entry.lines, due.lines, strict=True):
         _compare("compensation", line.compensation, owed.compensation, line.agent)
         _compare("payoff", line.payoff, owed.payoff, line.agent)
+
+
+def _check_audit(entry: Entry, books: Accounts) -> None:
+    """Verify that all who were drawn are there, and pay what is due if they did not answer."""
+    if books.terms is None or not books.terms.audit:
+        raise _MismatchError("the terms have no audit of claims")
+    if books.round < books.terms.rounds:
+        raise _MismatchError("the audit of claims is after the last round")
+    _compare("round", entry.round, books.round)
+    drawn, named = set(books.drawn), {line.agent for line in entry.lines}
+    for name in sorted(drawn ^ named):
+        what = "was not drawn" if name in named else "was drawn, and its line is missing"
+        raise _MismatchError(what, name)
+    for line, due in zip(entry.lines, books.audit(entry.lines).lines, strict=True):
+        key = books.keys[line.agent]
+        _check_signature(entry, line, key)
+        if key and line.status == "rejected" and not line.signature:
+            raise _MismatchError("its answer is not signed: then it has given none", line.agent)
+        _compare("payoff", line.payoff, due.payoff, line.agent)
+        if line != due:
+            raise _MismatchError("an audit has neither values nor rewards", line.agent)
 
 
 def _check_operator(entry: Entry, books: Accounts, expected: str) -> None:

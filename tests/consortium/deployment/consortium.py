@@ -9,7 +9,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -113,6 +113,8 @@ class Consortium:
         path = self.folder / "federation.toml"
         more = 'alignment_against = "all"\nsize = "claimed"' if private else "trial_rounds = 1"
         text = path.read_text().replace("\nrounds = ", f"\n{more}\nrounds = ")
+        if private:  # there are no fingerprints that could be audited
+            text = text[: text.index("[audit]")] + text[text.index("[training]") :]
         path.write_text(text + PRIVACY * private)
         self.operator.provision()
         for name in self.operator.terms.members:
@@ -214,20 +216,22 @@ class Consortium:
         due = books.agreed.budget * books.round - books.carried
         assert paid == Decimal(due).scaleb(-books.agreed.digits)
 
-    def alone(self, run: str) -> list[Entry]:
-        """Run the same agents without faults: in this process, with a separate ledger.
+    def alone(self, run: str, members: Sequence[str] = ()) -> list[Entry]:
+        """Run the same agents, or some of them, without faults: in this process, with a separate
+        ledger.
 
         What they end with is in `folder/alone/RUN`, each agent's model in `NAME/RUN/model`.
         """
         operator, scratch, handlers = self.operator, self.folder / "alone" / run, {}
-        for name in operator.terms.members:
+        terms = operator.terms.with_members(members or operator.terms.members)
+        for name in terms.members:
             state = scratch / name
             state.mkdir(parents=True)
             (state / "seed").write_text((self.state(name) / "seed").read_text())
             settings = settings_of(operator.kit(name), self.graphs(name), state)
             handlers[name] = make_handler(name, settings)
         key = operator.signing_key()
-        coordinator = Coordinator(run, operator.terms, operator.keys(), public_text(key))
+        coordinator = Coordinator(run, terms, operator.keys(), public_text(key))
         with open_ledger(scratch / "ledger.sqlite", write=True) as ledger:
             RunDriver(InProcess(handlers), coordinator, ledger, scratch / "run", sign=signer(key))()
             return list(ledger.entries(run))

@@ -39,6 +39,17 @@ def result(folder: Path) -> dict[str, object]:
     return shown
 
 
+@pytest.fixture(scope="module")
+def last_round(result: dict[str, object], folder: Path) -> str:
+    """The hash of the last round's entry, which the audit of claims follows."""
+    ledger = OperatorFolder(folder).ledger
+    entries = json.loads(motifair_here("ledger", "entries", "--ledger", ledger, "--json"))
+    assert [e["kind"] for e in entries] == ["terms", "round", "round", "round", "audit"]
+    assert all(x["status"] == "present" for x in entries[-1]["lines"])
+    assert entries[-1]["hash"] == result["head"]
+    return str(entries[-2]["hash"])
+
+
 def test_the_ledger_fits_and_is_the_one_that_the_same_agents_make_in_one_process(
     result: dict[str, object], folder: Path
 ) -> None:
@@ -50,15 +61,13 @@ def test_the_ledger_fits_and_is_the_one_that_the_same_agents_make_in_one_process
 
 
 @pytest.mark.parametrize("name", [*NAMES, "server"])
-def test_everybody_has_a_model_that_predicts(
-    result: dict[str, object], folder: Path, name: str
-) -> None:
+def test_everybody_has_a_model_that_predicts(last_round: str, folder: Path, name: str) -> None:
     operator = OperatorFolder(folder)
     state = folder / "kits" / f"{name}.state" / RUN
     model = load_model((operator.run(RUN) if name == "server" else state) / "model")
     assert model.card["agent"] == name
     assert model.card["rounds"] == 3
-    assert model.card["ledger_head"] == result["head"]
+    assert model.card["ledger_head"] == last_round
     graphs = read_graphs(graphs_of(operator, NAMES[0]))
     rows = predict(model, graphs)
     assert len(rows) == len(graphs)
@@ -83,7 +92,7 @@ def test_all_processes_of_the_demo_are_gone(result: dict[str, object], folder: P
 
 
 def test_a_member_sees_its_rounds_pay_and_worth_from_its_kit_and_writes_nothing(
-    result: dict[str, object], folder: Path, tmp_path: Path
+    result: dict[str, object], last_round: str, folder: Path, tmp_path: Path
 ) -> None:
     operator = OperatorFolder(folder)
     kit, name = operator.kit(NAMES[1]), NAMES[1]
@@ -92,7 +101,7 @@ def test_a_member_sees_its_rounds_pay_and_worth_from_its_kit_and_writes_nothing(
     words = ("--ledger", operator.ledger, "--graphs", graphs_of(operator, name), "--out", out)
     about = json.loads(motifair_here("federation", "me", "--kit", kit, *words, "--json"))
     assert (about["member"], about["run"], about["answered"]) == (name, RUN, 3)
-    assert about["heads"][-1]["hash"] == about["ledger"]["head"] == result["head"]
+    assert (about["heads"][-1]["hash"], about["ledger"]["head"]) == (last_round, result["head"])
     (paid,) = [row for row in result["members"] if row["agent"] == name]  # type: ignore[attr-defined]
     assert about["statement"]["payoff"] == paid["balance"]
     # What the agent itself reported at the end, on the same test graphs.
@@ -105,13 +114,13 @@ def test_a_member_sees_its_rounds_pay_and_worth_from_its_kit_and_writes_nothing(
 
 
 def test_a_member_refuses_a_ledger_that_is_not_the_one_it_was_told_of(
-    result: dict[str, object], folder: Path, tmp_path: Path
+    last_round: str, folder: Path, tmp_path: Path
 ) -> None:
     kit = OperatorFolder(folder).kit(NAMES[1])
     state = tmp_path / "state"
     shutil.copytree(state_of(kit), state)
     heads = (state / "heads.jsonl").read_text()
-    (state / "heads.jsonl").write_text(heads.replace(str(result["head"]), "0" * 64))
+    (state / "heads.jsonl").write_text(heads.replace(last_round, "0" * 64))
     words = ("--kit", kit, "--state", state, "--ledger", OperatorFolder(folder).ledger)
     with pytest.raises(MotifairError, match="is not the one that agent-01 was told of"):
         motifair_here("federation", "me", *words)

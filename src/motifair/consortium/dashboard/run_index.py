@@ -66,14 +66,14 @@ class RunIndex:
 
     def _count(self, entry: Entry) -> None:
         books = self.verification.books
-        self.settled += entry.budget if entry.settled else 0
+        self.settled += sum(line.payoff for line in entry.lines)
         self.last = {line.agent: line for line in entry.lines}
         for line in entry.lines:
             absent = line.status == "absent"
             self.missed[line.agent] = self.missed.get(line.agent, 0) + 1 if absent else 0
             if line.status == "present":
                 self.seen_in[line.agent] = entry.round
-            paid = books.earned[line.agent] - books.fined[line.agent]
+            paid = books.balance(line.agent)
             drawn = self.series.setdefault(line.agent, Series())
             drawn.values.append(line.value / 1e12)
             drawn.paid.append(paid / 10**books.agreed.digits)

@@ -360,7 +360,7 @@ def _agent(
         received=line.kept / most if line and most else None,
         accuracy=accuracy.get(name),
         payoff=decimal(line.payoff if line else 0, digits),
-        paid=decimal(books.earned.get(name, 0) - books.fined.get(name, 0), digits),
+        paid=decimal(books.balance(name), digits),
     )
 
 

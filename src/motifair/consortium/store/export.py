@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from motifair.consortium.store.ledger import Ledger
 
 FORMATS = ("csv", "json", "parquet")
+RESERVE = "(reserve)"  # in place of a member, which cannot be called so
 
 
 def overview(ledger: Ledger) -> list[dict[str, str]]:
@@ -48,7 +49,8 @@ def overview(ledger: Ledger) -> list[dict[str, str]]:
 def balance(
     ledger: Ledger, runs: Iterable[str] | None = None, operator: str = ""
 ) -> list[dict[str, str]]:
-    """Return earnings, penalties and balance of each member of each run, as exact decimals.
+    """Return earnings, penalties, the fine of an audit and balance of each member of each run, as
+    exact decimals, and what the reserve holds, where the terms name one.
 
     Refuse a run that fails verification, against the public key `operator` if given.
     """
@@ -56,19 +58,26 @@ def balance(
     for run in ledger.runs() if runs is None else runs:
         books = _verified(ledger, run, ledger.entries(run), operator)
         for agent in sorted(books.earned):
-            earned, fined = books.earned[agent], books.fined[agent]
-            amounts = {"earned": earned, "penalties": fined, "balance": earned - fined}
+            fine = (books.audited or {}).get(agent, 0)
+            amounts = {"earned": books.earned[agent], "penalties": books.fined[agent]}
+            amounts |= {"fine": fine, "balance": books.balance(agent)}
             rows.append(
                 {"run": run, "agent": agent, "currency": books.agreed.currency}
                 | {k: decimal(v, books.agreed.digits) for k, v in amounts.items()}
             )
+        if books.agreed.reserve:
+            held, nothing = (decimal(n, books.agreed.digits) for n in (books.reserve, 0))
+            about = {"run": run, "agent": RESERVE, "currency": books.agreed.currency}
+            none = {"penalties": nothing, "fine": nothing}
+            rows.append(about | {"earned": held, **none, "balance": held})
     return rows
 
 
 def to_frame(
     ledger: Ledger, number: Callable[[str], Any] = Decimal, operator: str = ""
 ) -> pd.DataFrame:
-    """Return one row for each member and round; `number` converts values and money.
+    """Return one row for each member and round, and for each that an audit drew; `number` converts
+    values and money.
 
     Refuse a run that fails verification, against the public key `operator` if given.
     """
@@ -116,6 +125,7 @@ def line_row(
     return {
         "run": entry.run,
         "entry": entry.number,
+        "kind": entry.kind,
         "round": entry.round,
         "settled": entry.settled,
         "agent": line.agent,
