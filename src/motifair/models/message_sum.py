@@ -32,14 +32,14 @@ def forward(x: Tensor, table: Tensor, maps: Messages) -> MessageSum:
     return MessageSum(sum_rows(maps.total.forward, message).add_(own), message)
 
 
-def backward(g: Tensor, saved: MessageSum, table: Tensor, maps: Messages) -> tuple[Tensor, Tensor]:
+def backward(g: Tensor, message: Tensor, table: Tensor, maps: Messages) -> tuple[Tensor, Tensor]:
     """Return the gradients of the inputs and of the table."""
     own = g if maps.own is None else sum_rows(maps.own.backward, g)
     g = sum_rows(maps.total.backward, g)
     if g.device.type != "cpu":
-        return backward_by_bag_sums(g, saved.message, own, maps)
+        return backward_by_bag_sums(g, message, own, maps)
     agents, labels, _ = table.shape
-    g, message, of_own = (tensor.flatten(0, 1) for tensor in (g, saved.message, own))
+    g, message, of_own = (tensor.flatten(0, 1) for tensor in (g, message, own))
     of_x, of_labels = send_backward(g, message, of_own, maps.senders, agents * labels, agents)
     of_table = of_labels.view_as(table)
     of_table[:, -1] = of_table[:, :-1].sum(dim=1)
