@@ -17,10 +17,11 @@ from torch import Tensor
 
 from motifair.consortium.agent import MemberAgent, StoredRound
 from motifair.consortium.checkpoint import load_checkpoint
-from motifair.consortium.coordinator import Coordinator, RunCheckpoint
+from motifair.consortium.coordinator import Coordinator
 from motifair.consortium.keys import new_key, signer
 from motifair.consortium.member_data import prepare_member_data
 from motifair.consortium.rounds import RunDriver
+from motifair.consortium.run_state import RunCheckpoint
 from motifair.consortium.store.ledger import open_ledger
 from motifair.consortium.terms import FederationTerms, make_terms
 from motifair.consortium.transports.inprocess import InProcess
@@ -31,7 +32,7 @@ from motifair.federation.simulation import Simulation
 from motifair.federation.trial import trial_seed
 from motifair.graphs.graph_set import GraphSet
 from motifair.graphs.planted import planted
-from motifair.graphs.read import Schema
+from motifair.graphs.schema import Schema
 from motifair.learning.randomness import stream_keys
 from motifair.statements.entry import Entry, Line
 from motifair.statements.signatures import public_text

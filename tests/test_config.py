@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from motifair.config import OPTIONS, PROFILES, SCENARIOS, Config, make_config
+from motifair.config import OPTIONS, Config, make_config
 from motifair.errors import MotifairError
 from motifair.methods import find_method, make_method, refuse_unused
 from motifair.options import parse_assignments, read_settings
+from motifair.profiles import PROFILES, SCENARIOS
 
 PAPER: dict[str, Any] = {
     "agents": 10,

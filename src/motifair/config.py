@@ -6,27 +6,13 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import Field, asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from motifair.errors import MotifairError, nearest
-from motifair.options import check_range, parse_option
+from motifair.options import check_range, parse_option, without_removed
 from motifair.options import option as option  # plugins take it from here
-
-SCENARIOS: Mapping[str, Mapping[str, str]] = {
-    "none": {},
-    "iid": {"partition": "iid", "perturbation": "none"},
-    "sizes": {"partition": "sizes", "perturbation": "none"},
-    "dirichlet": {"partition": "dirichlet", "perturbation": "none"},
-    "rewired": {"partition": "iid", "perturbation": "tiers"},
-    "label-noise": {"partition": "iid", "perturbation": "label-noise"},
-    "inverted": {"partition": "iid", "perturbation": "inverted"},
-    "duplicates": {"partition": "iid", "perturbation": "duplicates"},
-    "twins": {"partition": "iid", "perturbation": "twins"},
-    "exclusive-structure": {"partition": "exclusive-structure", "perturbation": "none"},
-    "exclusive-class": {"partition": "exclusive-class", "perturbation": "none"},
-    "free-riders": {"partition": "iid", "perturbation": "free-riders"},
-}
+from motifair.profiles import PROFILES, SCENARIOS
 
 
 @dataclass(frozen=True, init=False)
@@ -97,18 +83,10 @@ class Config:
         "agent its own dataset; one agent alone has the largest graphs (`exclusive-structure`) or "
         "the rarest class (`exclusive-class`); of a CSV file also by a column, which it names, and "
         "of molecules by Murcko `scaffold`",
-        choices=(
-            "chunks",
-            "iid",
-            "dirichlet",
-            "sizes",
-            "domains",
-            "exclusive-structure",
-            "exclusive-class",
-            "scaffold",
-        ),
+        choices=("chunks", "iid", "dirichlet", "sizes", "domains",
+                 "exclusive-structure", "exclusive-class", "scaffold"),
         others=True,
-    )
+    )  # fmt: skip
     spaces: str = option(
         "auto",
         "whether node labels, attributes and classes of datasets given one by one mean the same "
@@ -129,16 +107,9 @@ class Config:
         "the classes; `inverted` inverts all classes of 1/5 of the agents; `duplicates` leaves "
         "3/10 of them a third of their graphs, three times each; `twins` gives two agents the same "
         "graphs; `free-riders` gives 1/5 of them random edges and classes",
-        choices=(
-            "none",
-            "tiers",
-            "label-noise",
-            "inverted",
-            "duplicates",
-            "twins",
-            "free-riders",
-        ),
-    )
+        choices=("none", "tiers", "label-noise", "inverted", "duplicates", "twins", "free-riders"),
+
+    )  # fmt: skip
     features: str = option(
         "first",
         "what a node shows the model: its `label`, `attributes`, both (`label+attributes`) or its "
@@ -163,17 +134,9 @@ class Config:
         "how predictions are judged: `accuracy`, `balanced-accuracy`, `f1`, `roc-auc` or `pr-auc` "
         "of classes and binary tasks, `rmse` or `mae` of a regression; `auto` is accuracy, roc-auc "
         "for binary tasks and rmse",
-        choices=(
-            "auto",
-            "accuracy",
-            "balanced-accuracy",
-            "f1",
-            "roc-auc",
-            "pr-auc",
-            "rmse",
-            "mae",
-        ),
-    )
+        choices=("auto", "accuracy", "balanced-accuracy", "f1", "roc-auc", "pr-auc", "rmse", "mae"),
+
+    )  # fmt: skip
     # Model and local training
     local_epochs: int = option(1, "local epochs a round [E]", least=1)
     batch_size: int = option(128, "graphs in a gradient step", least=1)
@@ -344,9 +307,11 @@ class Config:
     component_options: tuple[tuple[str, Any], ...] = ()
 
     def __init__(self, **options: Any) -> None:
+        from motifair.methods import component_options  # methods import this module
+
         inherited = dict(options.pop("component_options", ()))
         values = _resolve(options)
-        own = _component_options(values)
+        own = component_options(values)
         for name in options:
             if name not in OPTIONS and name not in own:
                 raise MotifairError(
@@ -370,7 +335,7 @@ class Config:
         >>> Config.restored(config.to_json()) == config
         True
         """
-        options = _without_removed(stored)
+        options = without_removed(stored)
         own = {n: math.inf if v == "inf" else v for n, v in options.items() if n not in OPTIONS}
         config = cls.__new__(cls)
         components, given = tuple(sorted(own.items())), frozenset(options)
@@ -454,41 +419,8 @@ _LATER = {
     "spaces": ("auto", "common"),
 }
 
-PROFILES: Mapping[str, Mapping[str, Any]] = {
-    "paper": {},
-    "default": {
-        "features": "auto",
-        "rings": "chordless",
-        "max_ring": 4,
-        "chance": True,
-        "vocabulary_fraction": 1.0,
-        "alignment_against": "coverage",
-        "size": "believed",
-        "initial_value": "evidence",
-        "trial_rounds": 100,
-        "bounded": True,
-        "corroboration": 2,
-        "value_guard": True,
-        "value_rate": 0.2,
-        "diversity_weight": 0.0,
-        "aggregation": "trusted",
-        "aggregate_length": "typical",
-        "reward_for": "relative-value",
-        "own_weight": 0.3,
-        "own_prior": 4.0,
-        "prototype_distance": "unit",
-        "prototype_reduce": "mean",
-    },
-}
 
 OPTIONS = {o.name: o for o in fields(Config) if o.name != "component_options"}
-# Options of earlier versions: the value that is now fixed, and why.
-REMOVED = {
-    "report": (
-        "final",
-        "accuracies are those after the last round, since one chosen on the test set is too high",
-    ),
-}
 
 
 def _resolve(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -504,27 +436,10 @@ def _resolve(options: Mapping[str, Any]) -> dict[str, Any]:
     return {**paper, "profile": profile, **PROFILES[profile], **SCENARIOS[scenario], **given}
 
 
-def _component_options(values: Mapping[str, Any]) -> dict[str, Field[Any]]:
-    """Return the options that the chosen method, aggregator and valuation declare."""
-    from motifair.methods import component_options  # methods import this module
-
-    return component_options(values)
-
-
 def make_config(settings: Mapping[str, Any]) -> Config:
     """Return the configuration for settings by name, also those written by an earlier version.
 
     >>> make_config({"beta": "inf", "report": "final"}).beta
     inf
     """
-    return Config(**_without_removed(settings))
-
-
-def _without_removed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings without removed options; refuse those whose value is no longer possible."""
-    for name, (only, reason) in REMOVED.items():
-        if settings.get(name, only) != only:
-            raise MotifairError(
-                f"The option {name}={settings[name]} is no longer there ({reason}); leave it out."
-            )
-    return {name: value for name, value in settings.items() if name not in REMOVED}
+    return Config(**without_removed(settings))

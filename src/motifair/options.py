@@ -20,6 +20,14 @@ LIMITS: Mapping[str, tuple[str, Callable[[float, float], bool]]] = {
     "below": ("less than", operator.lt),
 }
 
+# Options of earlier versions: the value that is now fixed, and why.
+REMOVED = {
+    "report": (
+        "final",
+        "accuracies are those after the last round, since one chosen on the test set is too high",
+    ),
+}
+
 
 def option(
     default: Any,
@@ -118,3 +126,13 @@ def check_range(name: str, value: Any, rule: Mapping[str, Any]) -> None:
         raise MotifairError(f"{name} must be {range_in_words(rule)}, not {value}.")
     if value == math.inf and not rule["infinite"]:
         raise MotifairError(f"{name} must be a finite number.")
+
+
+def without_removed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings without removed options; refuse those whose value is no longer possible."""
+    for name, (only, reason) in REMOVED.items():
+        if settings.get(name, only) != only:
+            raise MotifairError(
+                f"The option {name}={settings[name]} is no longer there ({reason}); leave it out."
+            )
+    return {name: value for name, value in settings.items() if name not in REMOVED}

@@ -29,7 +29,8 @@ from motifair.errors import MotifairError
 from motifair.export import load_model, predict
 from motifair.export.model import NETWORKS, save_model
 from motifair.graphs.features import fit_features
-from motifair.graphs.read import Schema, read_graphs
+from motifair.graphs.read import read_graphs
+from motifair.graphs.schema import Schema
 from motifair.graphs.tu import write_tu
 from motifair.options import read_settings
 from motifair.statements.verification import Head, verify_run

@@ -21,7 +21,7 @@ from oracles import naive
 
 from motifair.consortium import rounds as rounds_module
 from motifair.consortium.agent import LOST
-from motifair.consortium.coordinator import JoinedMember
+from motifair.consortium.run_state import JoinedMember
 from motifair.consortium.wire import Download
 from motifair.federation.protocol import Uploads
 from motifair.federation.round import serve_round

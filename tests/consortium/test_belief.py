@@ -35,9 +35,9 @@ from motifair.config import make_config
 from motifair.consortium.agent import MemberAgent
 from motifair.consortium.audit import audit
 from motifair.consortium.checkpoint import positions
-from motifair.consortium.coordinator import JoinedMember
 from motifair.consortium.keys import signer
 from motifair.consortium.member_data import member_holdout, prepare_member_data
+from motifair.consortium.run_state import JoinedMember
 from motifair.consortium.terms import FederationTerms
 from motifair.consortium.wire import Download
 from motifair.errors import MotifairError
@@ -48,7 +48,7 @@ from motifair.federation.round import serve_round
 from motifair.graphs.graph_set import GraphSet
 from motifair.graphs.partition import Partition
 from motifair.graphs.perturb import randomise_edges
-from motifair.graphs.read import Schema
+from motifair.graphs.schema import Schema
 from motifair.graphs.split import Split
 from motifair.motifs.wiring import measure_count
 from motifair.statements.verification import verify

@@ -23,7 +23,7 @@ from motifair.consortium.cheats import (
 )
 from motifair.consortium.template import federation_toml
 from motifair.consortium.terms import FederationTerms
-from motifair.graphs.read import Schema
+from motifair.graphs.schema import Schema
 from motifair.statements.audits import AuditTerms
 from motifair.studies.attacks import ATTACKS
 

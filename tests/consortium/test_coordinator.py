@@ -15,7 +15,7 @@ from deployed import JUDGING, NAMES, Answer, Away, World, away, honest, key_of, 
 from oracles import naive
 
 from motifair.consortium.checkpoint import load_checkpoint, save_checkpoint
-from motifair.consortium.coordinator import RunCheckpoint
+from motifair.consortium.run_state import RunCheckpoint
 from motifair.consortium.wire import Download
 from motifair.errors import MotifairError
 from motifair.statements.accounts import Accounts

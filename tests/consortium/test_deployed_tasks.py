@@ -20,7 +20,7 @@ from motifair.federation.simulation import Simulation
 from motifair.files import read_json
 from motifair.graphs.graph_set import GraphSet
 from motifair.graphs.partition import Partition
-from motifair.graphs.read import Schema
+from motifair.graphs.schema import Schema
 from motifair.graphs.split import Split
 from motifair.graphs.task import TargetSums
 from motifair.statements.statement import make_statement

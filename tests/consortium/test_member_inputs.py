@@ -16,7 +16,7 @@ from motifair.federation.members import prepare
 from motifair.graphs.features import AttributeSums
 from motifair.graphs.graph_set import GraphSet
 from motifair.graphs.partition import Partition
-from motifair.graphs.read import Schema
+from motifair.graphs.schema import Schema
 from motifair.graphs.split import Split
 
 

@@ -15,9 +15,9 @@ from motifair.cli.app import app
 from motifair.consortium import member_view
 from motifair.consortium.audit import audit
 from motifair.consortium.claims import answer, ask
-from motifair.consortium.coordinator import believed_sizes
 from motifair.consortium.member_view import Member, read_motifs
 from motifair.consortium.members_key import hashed_motif, read_members_key
+from motifair.consortium.run_state import believed_sizes
 from motifair.consortium.validation import HASHED, MOTIF
 from motifair.consortium.wire import Download
 from motifair.errors import MotifairError

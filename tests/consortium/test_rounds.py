@@ -21,9 +21,9 @@ from motifair import files
 from motifair.consortium import rounds as rounds_module
 from motifair.consortium.audit import audit
 from motifair.consortium.checkpoint import good_checkpoints, positions, save_checkpoint
-from motifair.consortium.coordinator import RunCheckpoint
 from motifair.consortium.keys import signer
 from motifair.consortium.rounds import RESULT, server_model
+from motifair.consortium.run_state import RunCheckpoint
 from motifair.consortium.store.lease import LedgerUnavailable
 from motifair.consortium.store.ledger import Ledger, open_ledger
 from motifair.consortium.terms import FederationTerms

@@ -25,7 +25,8 @@ from motifair.federation.history import History
 from motifair.federation.loop import Stopped
 from motifair.federation.offer import draw_member
 from motifair.federation.state import FederationState
-from motifair.report.figures import Cast, incentives
+from motifair.report.cast import Cast
+from motifair.report.figures import incentives
 from motifair.report.run_section import RunSection
 from motifair.report.source import source_of
 from motifair.report.timeline import timeline

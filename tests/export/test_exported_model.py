@@ -18,7 +18,7 @@ import motifair.export.model
 from motifair.errors import MotifairError
 from motifair.export import load_model, save_model
 from motifair.export.model import NETWORKS
-from motifair.graphs.read import Schema
+from motifair.graphs.schema import Schema
 from motifair.models import GIN
 
 GRAPHS = random_graphs(6, seed=1)

@@ -21,14 +21,8 @@ from torch_geometric.data import Data
 from motifair.errors import MotifairError
 from motifair.graphs.features import AttributeSums
 from motifair.graphs.graph_set import GraphSet
-from motifair.graphs.read import (
-    NO_CLASS,
-    Schema,
-    check_inputs,
-    check_schema,
-    conform,
-    read_graphs,
-)
+from motifair.graphs.read import NO_CLASS, read_graphs
+from motifair.graphs.schema import Schema, check_inputs, check_schema, conform
 from motifair.graphs.tu import load_tu
 
 WIDTH = 3

@@ -11,13 +11,14 @@ from graphs.graph_samples import described
 from hypothesis import given
 from hypothesis import strategies as st
 
-from motifair.config import SCENARIOS, Config
+from motifair.config import Config
 from motifair.errors import MotifairError
 from motifair.graphs.dataset import Dataset, load_dataset
 from motifair.graphs.graph_set import GraphSet
 from motifair.graphs.partition import EXCLUSIVE, KINDS, stratified
 from motifair.graphs.perturb import PERTURBATIONS, TIERS, Damage, perturb_classes, repeat
 from motifair.graphs.split import Split, make_split
+from motifair.profiles import SCENARIOS
 
 AGENTS = 7
 ROLES = {

@@ -19,7 +19,8 @@ from motifair.report.verdicts import (
     verdict_on_run,
     verdict_on_statement,
 )
-from motifair.statements.statement import Payment, Statement
+from motifair.statements.payment import Payment
+from motifair.statements.statement import Statement
 from motifair.statements.verification import Mismatch, Verdict
 
 NAMES = ("a", "b", "c", "d")

@@ -11,7 +11,8 @@ import typer
 from rich.markup import escape
 
 from motifair.cli import complete
-from motifair.config import OPTIONS, PROFILES
+from motifair.config import OPTIONS
+from motifair.profiles import PROFILES
 
 # Panels of the help.
 WHAT, WHO, JUDGED = "What is run", "Who holds what", "What is predicted, and how it is judged"

@@ -7,14 +7,16 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from motifair.cli import claims, complete
+from motifair.cli import claims
+from motifair.cli import federation_setup as setup
+from motifair.cli.federation_setup import HERE, Folder, check_extra, operator_folder
 from motifair.cli.member import me, members_key
-from motifair.cli.shared import Json, Smiles, Targets, choose_columns
+from motifair.cli.shared import Json
 from motifair.errors import MotifairError
 from motifair.extras import require
 from motifair.table import Table, number
@@ -22,10 +24,6 @@ from motifair.table import Table, number
 if TYPE_CHECKING:
     from motifair.consortium.operator_folder import OperatorFolder
     from motifair.consortium.transports.nvflare.processes import EngineProcess
-    from motifair.graphs.features import AttributeSums
-    from motifair.graphs.task import TargetSums
-
-T = TypeVar("T")
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -40,194 +38,28 @@ app.command()(claims.ask)
 app.command()(claims.answer)
 app.command()(claims.settle)
 app.command("members-key")(members_key)
+app.command()(setup.init)
+app.command("sums")(setup.write_sums)
+app.command()(setup.request)
+app.command()(setup.provision)
+app.command()(setup.terms)
+app.command()(setup.add)
+app.command()(setup.renew)
+app.command()(setup.remove)
 
-Folder = Annotated[Path, typer.Option("--folder", help="The operator's folder.")]
 Kit = Annotated[Path, typer.Option(help="The member's startup kit.")]
-Member = Annotated[str, typer.Argument(help="A member named in federation.toml.")]
 RunName = Annotated[str, typer.Option("--run", help="Name of the run.")]
 JsonLog = Annotated[
     bool, typer.Option("--json-log", help="Write each message as one line of JSON, with its time.")
 ]
 Detach = Annotated[bool, typer.Option("--detach", help="Return as soon as it has started.")]
-HERE = Path()
 LOOK = 10  # seconds between two looks into the log of the engine
-
-
-@app.command()
-def init(
-    like: Annotated[Path, typer.Option(help="Sample graphs, from which the schema is made.")],
-    members: Annotated[str, typer.Option(help="Names of the members, separated by commas.")],
-    name: Annotated[str, typer.Option(help="Name of the federation.")] = "federation",
-    features: Annotated[
-        str,
-        typer.Option(
-            help="auto, first, label, attributes, label+attributes or degree.",
-            autocompletion=complete.features,
-        ),
-    ] = "auto",
-    edges: Annotated[
-        str,
-        typer.Option(help="Edge labels: auto, label or ignore.", autocompletion=complete.edges),
-    ] = "ignore",
-    task: Annotated[
-        str,
-        typer.Option(
-            help="What is predicted: auto, classes, binary or regression.",
-            autocompletion=complete.task,
-        ),
-    ] = "auto",
-    sums: Annotated[
-        list[Path] | None,
-        typer.Option(help="A member's file from `federation sums`; once for each member."),
-    ] = None,
-    smiles: Smiles = None,
-    targets: Targets = None,
-    folder: Folder = HERE,
-) -> None:
-    """Write a commented federation.toml, ready to edit.
-
-    Attributes are standardised, and targets that are numbers scaled, by the members' --sums, or
-    without them by the sample.
-    """
-    from motifair.graphs.dataset import Dataset
-    from motifair.graphs.inputs import describe_inputs
-    from motifair.graphs.read import Schema, read_graphs
-
-    operator = _operator(folder)
-    columns = choose_columns(like, smiles, targets or "")
-    sample = read_graphs(like, columns)
-    schema = Schema.of(sample, features, edges, task)
-    scaled = bool(schema.predicted.scale)
-    if sums and (schema.mean or not scaled):
-        schema = schema.standardised_by([_attribute_sums(path) for path in sums])
-    if sums and scaled:
-        schema = schema.scaled_by([_target_sums(path) for path in sums])
-    names = [m.strip() for m in members.split(",")]
-    path = operator.write_terms(name, names, schema, columns)
-    typer.echo(
-        describe_inputs(
-            Dataset(sample),
-            schema.features,
-            edges=bool(schema.edges),
-            motifs=True,
-            task=schema.predicted.kind,
-        )
-    )
-    typer.echo(f"Wrote {path}. Edit it, then: motifair federation provision --folder {folder}")
-
-
-@app.command("sums")
-def write_sums(
-    graphs: Annotated[Path, typer.Option(help="The member's graphs.")],
-    out: Annotated[Path, typer.Option(help="The file to write.")],
-    smiles: Smiles = None,
-) -> None:
-    """Write the sums of a member's node attributes and targets, for the operator's `init --sums`.
-
-    They are the number of its nodes, and of each attribute the mean and the sum of squares; and of
-    targets that are numbers how many are known, their mean and their sum of squares.
-    """
-    from motifair.files import write_json
-    from motifair.graphs.features import AttributeSums, resolve_features
-    from motifair.graphs.read import read_graphs
-    from motifair.graphs.task import TargetSums
-
-    found, words = read_graphs(graphs, choose_columns(graphs, smiles, None)), []
-    content: dict[str, Any] = {}
-    if found.values is not None:
-        content["targets"] = TargetSums.of(found.values).to_json()
-        words.append(f"{found.values.shape[1]} targets")
-    if found.attribute is not None or not words:
-        resolve_features(found, "attributes")
-        assert found.attribute is not None
-        content |= AttributeSums.of(found.attribute).to_json()
-        words.insert(0, f"{found.attribute.shape[1]} attributes")
-    write_json(out, content)
-    typer.echo(f"Wrote {out}: sums of {' and '.join(words)}, for the operator.")
-
-
-def _attribute_sums(path: Path) -> AttributeSums:
-    from motifair.graphs.features import AttributeSums
-
-    return _read_sums(path, "attributes", AttributeSums.from_json)
-
-
-def _target_sums(path: Path) -> TargetSums:
-    from motifair.graphs.task import TargetSums
-
-    return _read_sums(path, "targets", lambda content: TargetSums.from_json(content["targets"]))
-
-
-def _read_sums(path: Path, what: str, parse: Callable[[Any], T]) -> T:
-    from motifair.files import read_json
-
-    try:
-        return parse(read_json(path))
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        raise MotifairError(
-            f"{path} has no sums of {what}; write it with: motifair federation sums."
-        ) from error
-
-
-@app.command()
-def request(
-    member: Annotated[str, typer.Argument(help="The member's name in federation.toml.")],
-    out: Annotated[Path, typer.Option(help="Folder for both files.")] = HERE,
-) -> None:
-    """Make a member's own key, and the request for a certificate to send to the operator."""
-    _check_extra()
-    from motifair.consortium.keys import write_request
-    from motifair.consortium.terms import NAME
-
-    if not NAME.fullmatch(member):
-        raise MotifairError(
-            f"A member cannot be called '{member}'; use lower-case letters, digits, hyphens."
-        )
-    key, wanted = write_request(out, member)
-    typer.echo(f"Send {wanted} to the operator. Keep {key} to yourself, next to the kit you get.")
-
-
-@app.command()
-def provision(folder: Folder = HERE) -> None:
-    """Make one startup kit for the server, the operator and each member.
-
-    Members' requests must be in FOLDER/requests.
-    """
-    operator = _operator(folder)
-    for kit in operator.provision():
-        typer.echo(str(kit))
-    typer.echo("Send each member its kit: it has no private key, which only the member has.")
-
-
-@app.command()
-def terms(folder: Folder = HERE) -> None:
-    """Print the federation.toml for members: the terms without the location of the ledger."""
-    typer.echo(_operator(folder).members_terms(), nl=False)
-
-
-@app.command()
-def add(member: Member, folder: Folder = HERE) -> None:
-    """Make the startup kit of a new member; add it to federation.toml, its request to requests."""
-    typer.echo(str(_operator(folder).add(member)))
-
-
-@app.command()
-def renew(member: Member, folder: Folder = HERE) -> None:
-    """Make a new kit, with a new certificate, for a member, `server`, or the operator."""
-    typer.echo(str(_operator(folder).renew(member)))
-
-
-@app.command()
-def remove(member: Member, folder: Folder = HERE) -> None:
-    """Refuse a member's certificate from now on; also remove it from federation.toml."""
-    _operator(folder).remove(member)
-    typer.echo(f"{member} is removed: its certificate is refused.")
 
 
 @server.command("start")
 def start_server(folder: Folder = HERE, detach: Detach = False, json_log: JsonLog = False) -> None:
     """Start the server, and restart it if it dies."""
-    operator = _operator(folder)
+    operator = operator_folder(folder)
     from motifair.consortium.operator_folder import SERVER
     from motifair.consortium.transports.nvflare import processes
 
@@ -252,7 +84,7 @@ def start_agent(
     json_log: JsonLog = False,
 ) -> None:
     """Check a member's graphs against the terms, start its agent, and restart it if it dies."""
-    _check_extra()
+    check_extra()
     from motifair.consortium.agent_process import HANDLER, settings_of
     from motifair.consortium.transports.nvflare import processes
 
@@ -270,7 +102,7 @@ def stop(
     folder: Folder = HERE,
 ) -> None:
     """Stop all processes on this machine started from the kits of a folder, or from one kit."""
-    _check_extra()
+    check_extra()
     from motifair.consortium.transports.nvflare import stopping
 
     kits = [kit] if kit else _kits(folder)
@@ -289,7 +121,7 @@ def run(
     run: RunName = "run-1", folder: Folder = HERE, as_json: Json = False, json_log: JsonLog = False
 ) -> None:
     """Train until all rounds are done; after an interruption, run it again to continue."""
-    operator = _operator(folder)
+    operator = operator_folder(folder)
     from motifair.consortium.operate import progress, run_federation
     from motifair.consortium.operator_folder import OPERATOR
     from motifair.consortium.transports.nvflare.stopping import keeping
@@ -310,7 +142,7 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Show the progress of a run, the members of its last round, what runs here, and problems."""
-    operator = _operator(folder)
+    operator = operator_folder(folder)
     from motifair.consortium.lateness import ANSWERS, usual_seconds
     from motifair.consortium.operate import problems
     from motifair.consortium.operate import status as run_status
@@ -343,7 +175,7 @@ def backup(
     folder: Folder = HERE,
 ) -> None:
     """Write the operator's folder to one archive, also while a run goes on."""
-    operator = _operator(folder)
+    operator = operator_folder(folder)
     from motifair.consortium.backup import backup as write
 
     inside = write(operator, out)
@@ -358,7 +190,7 @@ def restore(
     folder: Folder,
 ) -> None:
     """Unpack a backup into a new folder, with every file checked."""
-    _check_extra()
+    check_extra()
     from motifair.consortium.backup import restore as unpack
 
     unpack(archive, folder)
@@ -371,7 +203,7 @@ def restore(
 @app.command()
 def privacy(folder: Folder = HERE, as_json: Json = False) -> None:
     """Show the privacy guarantee of the terms for a member's uploads."""
-    operator = _operator(folder)
+    operator = operator_folder(folder)
     from motifair.consortium.privacy import guarantee as privacy_guarantee
     from motifair.files import finite
 
@@ -414,7 +246,7 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Run a whole federation on one machine: real processes, mutual TLS, a verified ledger."""
-    _check_extra()
+    check_extra()
     from motifair.consortium import demo as demo_module
 
     began, console = time.monotonic(), Console(stderr=True)
@@ -436,18 +268,6 @@ def demo(
     _show(result.operator, demo_module.RUN, as_json, about)
     if not (result.verdict.fits and result.same_in_one_process):
         raise typer.Exit(1)
-
-
-def _check_extra() -> None:
-    """Require the extra before anything is read or written; imports below would name another."""
-    require("federation", "A federation between machines")
-
-
-def _operator(folder: Path) -> OperatorFolder:
-    _check_extra()
-    from motifair.consortium.operator_folder import OperatorFolder
-
-    return OperatorFolder(folder)
 
 
 def _kits(folder: Path) -> list[Path]:

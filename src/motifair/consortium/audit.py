@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from motifair.consortium.coordinator import Coordinator, RunCheckpoint
+from motifair.consortium.coordinator import Coordinator
+from motifair.consortium.run_state import RunCheckpoint
 from motifair.consortium.terms import FederationTerms
 from motifair.consortium.validation import Accepted
 from motifair.consortium.wire import JUDGE, Download

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from motifair.consortium.coordinator import JoinedMember, RunCheckpoint
+from motifair.consortium.run_state import JoinedMember, RunCheckpoint
 from motifair.errors import MotifairError
 from motifair.federation.belief import GraphSummary
 from motifair.federation.server import ServerState

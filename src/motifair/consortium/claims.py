@@ -27,7 +27,7 @@ from motifair.files import read_json
 from motifair.graphs.features import as_read
 from motifair.graphs.fingerprints import Words, fingerprints
 from motifair.graphs.graph_set import GraphSet
-from motifair.graphs.read import conform
+from motifair.graphs.schema import conform
 from motifair.learning.randomness import derive_seed
 from motifair.statements.accounts import Accounts
 from motifair.statements.audits import AuditTerms, found_out

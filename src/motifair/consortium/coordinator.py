@@ -6,11 +6,10 @@ any saved checkpoint.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from typing import Literal, Self
+from dataclasses import replace
+from functools import partial
+from typing import Literal
 
 import numpy as np
 import torch
@@ -19,7 +18,18 @@ from torch import Tensor
 from motifair.consortium.agent import LOST
 from motifair.consortium.keys import verifier
 from motifair.consortium.member_data import make_model
+from motifair.consortium.membership import carry_over
 from motifair.consortium.privacy import longest
+from motifair.consortium.run_state import (
+    JoinedMember,
+    RunCheckpoint,
+    believed_sizes,
+    believed_weights,
+    counted_sizes,
+    make_checkpoint,
+    needed_tensor,
+    update_digest,
+)
 from motifair.consortium.terms import FederationTerms
 from motifair.consortium.validation import Accepted, Shape, open_upload
 from motifair.consortium.wire import (
@@ -31,27 +41,21 @@ from motifair.consortium.wire import (
     BadRecordError,
     Download,
     Upload,
-    digest,
     unseal,
 )
-from motifair.errors import MotifairError
-from motifair.federation.belief import GraphSummary, believed_graphs, graph_weights
 from motifair.federation.contract import check_round
 from motifair.federation.protocol import Downloads, Judgement, Uploads
 from motifair.federation.round import serve_round
 from motifair.federation.server import Record, Server, ServerState, masked_blocks
-from motifair.federation.tensor_file import tensors_digest
 from motifair.federation.trial import judged_agents
 from motifair.graphs.features import reads_labels
 from motifair.mechanism.bounds import (
     REJECTED,
-    capped_sizes,
     too_long,
     too_short,
     usual_length,
 )
 from motifair.mechanism.settlement import to_pico
-from motifair.mechanism.value import quantised
 from motifair.methods import make_method
 from motifair.motifs.vocabulary import MotifIndex
 from motifair.motifs.wiring import measure_count
@@ -60,61 +64,6 @@ from motifair.statements.entry import AgreedTerms, Entry, Line, clean_reason, te
 from motifair.statements.verification import signed_message
 
 MOST_BYTES_TO_JOIN = 2**28
-
-
-@dataclass(frozen=True)
-class JoinedMember:
-    """A member: its name, number of training graphs, motifs and, if the method believes only some
-    graphs, what it says of them, as sent when it joined.
-    """
-
-    name: str
-    graphs: int
-    motifs: tuple[str, ...]
-    summary: GraphSummary | None = field(default=None, compare=False)  # arrays have no one truth
-
-    @classmethod
-    def of(cls, upload: Upload) -> Self:
-        """Return the member that joins with this upload."""
-        summary = None
-        if upload.fingerprints is not None and upload.wiring is not None:
-            summary = GraphSummary(upload.fingerprints, upload.wiring)
-        return cls(upload.agent, upload.graphs, upload.motifs, summary)
-
-
-@dataclass(frozen=True)
-class RunCheckpoint:
-    """State of a run: members, the server's state, the tasks of the next round by agent, the last
-    entry of the ledger, and the digests of all updates that were accepted of each member.
-    """
-
-    roster: tuple[JoinedMember, ...]
-    server: ServerState
-    tasks: Mapping[str, bytes]
-    entry: Entry
-    updates: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-    @property
-    def round(self) -> int:
-        """Number of rounds done."""
-        return self.entry.round
-
-    def under(self, entry: Entry) -> Self:
-        """Return the checkpoint with the entry of a ledger, which all its tasks name."""
-
-        def named(task: bytes) -> bytes:
-            number, head, receipt = entry.number, entry.hash, entry.signature
-            download = Download.decode(task)
-            return replace(download, number=number, head=head, receipt=receipt).encode()
-
-        tasks = {name: named(task) for name, task in self.tasks.items()}
-        return replace(self, entry=entry, tasks=tasks)
-
-    @cached_property
-    def digest(self) -> str:
-        """SHA-256 of the checkpoint without its entry, which holds this digest."""
-        tasks = {name: Download.decode(task) for name, task in self.tasks.items()}
-        return _position(self.roster, self.server, tasks, self.updates)
 
 
 class Coordinator:
@@ -147,7 +96,7 @@ class Coordinator:
         if not self.method.trial_rounds:
             return {}
         names = list(self.terms.members)
-        models = [_tensor(joined[name].upload.trial).numpy() for name in names]
+        models = [needed_tensor(joined[name].upload.trial).numpy() for name in names]
         tasks = {n: self._task(n, JUDGE, 0) for n in names}
         return {
             n: replace(tasks[n], models=np.stack([models[k] for k in peers])).encode()
@@ -166,7 +115,7 @@ class Coordinator:
         members = len(self.terms.members)
         said = torch.full((2, members, members), torch.nan, dtype=torch.float64)
         for k, (name, peers) in enumerate(zip(self.terms.members, self._judged(), strict=True)):
-            said[:, torch.from_numpy(peers), k] = _tensor(judged[name].upload.judgement).T
+            said[:, torch.from_numpy(peers), k] = needed_tensor(judged[name].upload.judgement).T
         return Judgement(*said)
 
     def open(
@@ -183,13 +132,11 @@ class Coordinator:
         initial = self.model.layout.initial(self.terms.config.seed, torch.float32)
         local = None
         if self.method.uses_prototypes:
-            local = torch.cat([_tensor(accepted[j.name].upload.prototypes) for j in roster])
+            local = torch.cat([needed_tensor(accepted[j.name].upload.prototypes) for j in roster])
         state = server.start(initial[self.shared], local, self._judgement(judged))
         entry = accounts.agree(self.agreed)
-        nothing = torch.zeros(len(roster), len(state.weights))
-        downloads = Downloads(nothing, torch.ones(len(roster)), *server.for_agents(state))
-        tasks = self._tasks(roster, state, downloads, entry, set())
-        return _checkpoint(roster, state, tasks, entry, {})
+        tasks = self._tasks(roster, state, _no_rewards(server, state), entry, set())
+        return make_checkpoint(roster, state, tasks, entry, {})
 
     def proposals(self, accounts: Accounts) -> dict[str, bytes]:
         """Return the tasks that ask all members to sign the changed terms."""
@@ -216,9 +163,7 @@ class Coordinator:
         """Return the checkpoint to continue from with other members or terms.
 
         `accepted` has the uploads with which new members joined, `signatures` (hex) are those of
-        all members under the terms. A new member starts with the value
-        1/N; the values of the others are scaled to add up to the rest. Nobody judges it: its
-        graphs are worth what the typical member's are. Motifs of former members alone are dropped.
+        all members under the terms.
         """
         stayed = {j.name: j for j in checkpoint.roster if j.name in self.terms.members}
         new = {name: JoinedMember.of(a.upload) for name, a in accepted.items()}
@@ -226,62 +171,13 @@ class Coordinator:
         server = self.server(roster)
         state = checkpoint.server
         if roster != checkpoint.roster:
-            state = self._carry_over(checkpoint, roster, server)
+            state = carry_over(checkpoint, roster, self.server(checkpoint.roster), server)
         entry = accounts.agree(replace(self.agreed, signatures=dict(signatures)))
-        nothing = torch.zeros(len(roster), len(state.weights))
-        downloads = Downloads(nothing, torch.ones(len(roster)), *server.for_agents(state))
-        tasks = self._tasks(roster, state, downloads, entry, set(new))
+        tasks = self._tasks(roster, state, _no_rewards(server, state), entry, set(new))
         for name in stayed:  # their pending rewards are still to be sent
             pending, task = Download.decode(checkpoint.tasks[name]), tasks[name]
             tasks[name] = replace(pending, task=task.task, terms=task.terms)
-        return _checkpoint(roster, state, tasks, entry, checkpoint.updates)
-
-    def _carry_over(
-        self, checkpoint: RunCheckpoint, roster: Sequence[JoinedMember], server: Server
-    ) -> ServerState:
-        """Return the server's state for a new roster."""
-        old, fresh = checkpoint.server, server.start(checkpoint.server.weights)
-        values = {j.name: float(v) for j, v in zip(checkpoint.roster, old.value, strict=True)}
-        aligned = {j.name: float(v) for j, v in zip(checkpoint.roster, old.alignment, strict=True)}
-        kept = sum(values.get(j.name, 0.0) for j in roster)
-        newcomers = sum(j.name not in values for j in roster)
-        rest = 1 - newcomers / len(roster)
-        value = [
-            values[j.name] * rest / kept if j.name in values and kept > 0 else 1 / len(roster)
-            for j in roster
-        ]
-        prototypes, active = fresh.prototypes, fresh.active
-        if self.method.uses_motifs:
-            before = MotifIndex.of([j.motifs for j in checkpoint.roster]).keys
-            place = {key: k for k, key in enumerate(before)}
-            keys = MotifIndex.of([j.motifs for j in roster]).keys
-            new_rows = torch.tensor(
-                [k for k, key in enumerate(keys) if key in place], dtype=torch.int64
-            )
-            old_rows = torch.tensor([place[k] for k in keys if k in place], dtype=torch.int64)
-            prototypes[new_rows], active[new_rows] = old.prototypes[old_rows], old.active[old_rows]
-        return replace(
-            fresh,
-            round=old.round,
-            weights=old.weights,
-            value=quantised(torch.tensor(value, dtype=torch.float64)),
-            alignment=torch.tensor(
-                [aligned.get(j.name, torch.nan) for j in roster], dtype=torch.float64
-            ),
-            worth=self._worth(checkpoint, roster, fresh.worth),
-            prototypes=prototypes,
-            active=active,
-        )
-
-    def _worth(
-        self, checkpoint: RunCheckpoint, roster: Sequence[JoinedMember], unjudged: Tensor
-    ) -> Tensor:
-        """Return what graphs of a new roster are worth, from what they are worth `unjudged`."""
-        counted = self.server(checkpoint.roster).worth(None)
-        quality = checkpoint.server.worth / counted.clamp(min=1e-12)
-        known = {j.name: q for j, q in zip(checkpoint.roster, quality, strict=True)}
-        typical = quality.median()
-        return unjudged * torch.stack([known.get(j.name, typical) for j in roster])
+        return make_checkpoint(roster, state, tasks, entry, checkpoint.updates)
 
     def collect(
         self,
@@ -319,7 +215,7 @@ class Coordinator:
     ) -> dict[str, str]:
         """Return the reasons to reject updates much longer or shorter than others in the round."""
         names = [j.name for j in roster if j.name in accepted]
-        updates = [_tensor(accepted[name].upload.update) for name in names]
+        updates = [needed_tensor(accepted[name].upload.update) for name in names]
         length = torch.tensor([float(u.double().norm()) for u in updates], dtype=torch.float64)
         steps = self._steps(roster)[[j.name in accepted for j in roster]]
         usual = usual_length(length, steps)
@@ -341,7 +237,7 @@ class Coordinator:
         return {
             name: "the same update as in an earlier round"
             for name, a in accepted.items()
-            if _update_digest(a.upload) in checkpoint.updates.get(name, ())
+            if update_digest(a.upload) in checkpoint.updates.get(name, ())
         }
 
     def next(
@@ -378,8 +274,8 @@ class Coordinator:
         tasks = self._tasks(roster, state, downloads, entry, behind)
         updates = dict(checkpoint.updates)
         for name, a in accepted.items():
-            updates[name] = (*updates.get(name, ()), _update_digest(a.upload))
-        return _checkpoint(roster, state, tasks, entry, updates), record
+            updates[name] = (*updates.get(name, ()), update_digest(a.upload))
+        return make_checkpoint(roster, state, tasks, entry, updates), record
 
     def server(self, roster: Sequence[JoinedMember]) -> Server:
         """Return the server for these members."""
@@ -392,7 +288,7 @@ class Coordinator:
             self.model.hidden,
             torch.tensor(self.terms.config.seed),
             believed=believed_sizes(self.terms, roster),
-            graph_weight=_graph_weights(self.terms, roster),
+            graph_weight=believed_weights(self.terms, roster),
             bounded=True,
         )
 
@@ -401,16 +297,14 @@ class Coordinator:
 
     def _idle(self, server: Server, state: ServerState) -> tuple[ServerState, Downloads, Record]:
         """Return the state, downloads and record of a round without rewards."""
-        agents = len(state.value)
         new = replace(state, round=state.round + 1)
-        nothing = torch.zeros(agents, len(state.weights))
         record = {
             "value": state.value,
             "alignment": torch.full_like(state.value, torch.nan),
             "diversity": server.diversity,
             "kept": torch.zeros_like(state.value),
         }
-        return new, Downloads(nothing, torch.ones(agents), *server.for_agents(new)), record
+        return new, _no_rewards(server, new), record
 
     def _uploads(self, roster: Sequence[JoinedMember], accepted: Mapping[str, Accepted]) -> Uploads:
         """Return uploads as rows in the order of the roster, zeros for absent agents."""
@@ -432,7 +326,7 @@ class Coordinator:
         prototypes = None
         if self.method.uses_prototypes:
             parts = [
-                _tensor(uploads[j.name].prototypes)
+                needed_tensor(uploads[j.name].prototypes)
                 if j.name in uploads
                 else torch.zeros(len(j.motifs), hidden)
                 for j in roster
@@ -536,76 +430,10 @@ class Coordinator:
         return Shape(size, size if self.method.uses_gradients else None, prototypes)
 
 
-def counted_sizes(terms: FederationTerms, roster: Sequence[JoinedMember]) -> Tensor:
-    """Return the number of training graphs of each member, capped by the terms."""
-    return capped_sizes(torch.tensor([j.graphs for j in roster]), terms.max_size_ratio)
-
-
-def believed_sizes(terms: FederationTerms, roster: Sequence[JoinedMember]) -> Tensor | None:
-    """Return how many graphs of each member are believed, at most as many as `counted_sizes`; None
-    if the terms ask for no fingerprints.
-
-    Not at most `max_size_ratio` times the median of what is believed: members that are not
-    believed would lower what is believed of the others.
-    """
-    if not make_method(terms.config).believes:
-        return None
-    believed = torch.from_numpy(believed_graphs(_summaries(roster)))
-    return torch.minimum(believed, counted_sizes(terms, roster))
-
-
-def _graph_weights(terms: FederationTerms, roster: Sequence[JoinedMember]) -> Tensor | None:
-    if not make_method(terms.config).believes:
-        return None
-    return torch.from_numpy(graph_weights(_summaries(roster), terms.schema.classes))
-
-
-def _summaries(roster: Sequence[JoinedMember]) -> list[GraphSummary]:
-    summaries = [j.summary for j in roster if j.summary is not None]
-    if len(summaries) < len(roster):  # they joined under other terms
-        raise MotifairError(
-            "Members joined this run without fingerprints of their graphs, which size=believed "
-            'needs; set size = "claimed" in [training], or start a new run.'
-        )
-    return summaries
-
-
-def _checkpoint(
-    roster: tuple[JoinedMember, ...],
-    server: ServerState,
-    tasks: Mapping[str, Download],
-    entry: Entry,
-    updates: Mapping[str, tuple[str, ...]],
-) -> RunCheckpoint:
-    """Return a checkpoint whose entry names its digest, and whose tasks name that entry."""
-    kept = {j.name: updates[j.name] for j in roster if j.name in updates}
-    entry = replace(entry, position=_position(roster, server, tasks, kept))
-    sent = {name: task.encode() for name, task in tasks.items()}
-    return RunCheckpoint(roster, server, sent, entry, kept).under(entry)
-
-
-def _update_digest(upload: Upload) -> str:
-    """Return a digest of what an agent trained, which does not depend on round and head."""
-    return digest(_tensor(upload.update).numpy().tobytes())
-
-
-def _position(
-    roster: Sequence[JoinedMember],
-    server: ServerState,
-    tasks: Mapping[str, Download],
-    updates: Mapping[str, tuple[str, ...]],
-) -> str:
-    """Return the digest of a position; tasks count without the entry that they name."""
-    tensors = {name: t for name, t in vars(server).items() if name != "memory"}
-    about = {}
-    for j in roster:
-        task = replace(tasks[j.name], number=-1, head="", receipt="")
-        sent = " ".join(updates.get(j.name, ()))
-        about[j.name] = f"{j.graphs} {digest(task.encode())} {json.dumps(j.motifs)} {sent}"
-        if j.summary is not None:
-            tensors[f"fingerprints.{j.name}"] = torch.from_numpy(j.summary.fingerprints)
-            tensors[f"wiring.{j.name}"] = torch.from_numpy(j.summary.wiring)
-    return tensors_digest(tensors, about)
+def _no_rewards(server: Server, state: ServerState) -> Downloads:
+    agents = len(state.value)
+    nothing = torch.zeros(agents, len(state.weights))
+    return Downloads(nothing, torch.ones(agents), *server.for_agents(state))
 
 
 def _status(
@@ -618,9 +446,3 @@ def _status(
 
 def _pico_or_none(number: Tensor) -> int | None:
     return None if torch.isnan(number) else to_pico(float(number))
-
-
-def _tensor(array: np.ndarray | None) -> Tensor:
-    if array is None:
-        raise BadRecordError("an array is missing that the method needs")
-    return torch.from_numpy(array)

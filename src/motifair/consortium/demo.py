@@ -28,7 +28,7 @@ from motifair.errors import MotifairError
 from motifair.extras import require
 from motifair.files import write_atomic, write_json
 from motifair.graphs.dataset import EMBEDDED, agent_names, load_dataset
-from motifair.graphs.read import Schema
+from motifair.graphs.schema import Schema
 from motifair.graphs.split import make_split
 from motifair.graphs.tu import write_tu
 from motifair.statements.entry import Entry

@@ -9,11 +9,12 @@ from typing import Any
 
 import torch
 
-from motifair.consortium.coordinator import Coordinator, RunCheckpoint
+from motifair.consortium.coordinator import Coordinator
 from motifair.consortium.keys import signer
 from motifair.consortium.operator_folder import OperatorFolder
 from motifair.consortium.privacy import guarantee
 from motifair.consortium.rounds import RunDriver, server_model
+from motifair.consortium.run_state import RunCheckpoint
 from motifair.consortium.store.lease import LedgerUnavailable
 from motifair.consortium.store.ledger import open_ledger
 from motifair.consortium.transports import Transport

@@ -19,7 +19,7 @@ from motifair.graphs.features import as_read, motif_labels, structure_inputs
 from motifair.graphs.graph_set import GraphSet, Ints, ranges
 from motifair.graphs.inputs import Inputs, describe_inputs
 from motifair.graphs.partition import holdout
-from motifair.graphs.read import Schema, conform
+from motifair.graphs.schema import Schema, conform
 from motifair.learning.randomness import derive_seed
 from motifair.methods import make_method, own_model
 from motifair.models import Model

@@ -27,7 +27,8 @@ from motifair.evaluation.own_weight import HELD_BACK
 from motifair.export import load_model, predict
 from motifair.graphs.csv_file import Columns
 from motifair.graphs.graph_set import GraphSet
-from motifair.graphs.read import conform, read_graphs
+from motifair.graphs.read import read_graphs
+from motifair.graphs.schema import conform
 from motifair.graphs.task import BINARY, CLASSES, Task
 from motifair.statements.signatures import read_public
 from motifair.statements.statement import Statement, make_statement

@@ -26,7 +26,7 @@ from motifair.consortium.units import AGENT_UNIT, SERVER_UNIT, agent_unit, serve
 from motifair.errors import MotifairError
 from motifair.files import write_atomic, write_private
 from motifair.graphs.csv_file import BY_NAME, Columns
-from motifair.graphs.read import Schema
+from motifair.graphs.schema import Schema
 from motifair.statements.signatures import public_text
 
 if TYPE_CHECKING:

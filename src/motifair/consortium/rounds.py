@@ -24,9 +24,10 @@ import torch
 from motifair.consortium.agent import LOST, OTHER_TERMS
 from motifair.consortium.audit import rebuild, retained, upload_path
 from motifair.consortium.checkpoint import good_checkpoints, save_checkpoint
-from motifair.consortium.coordinator import Coordinator, RunCheckpoint
+from motifair.consortium.coordinator import Coordinator
 from motifair.consortium.lateness import ANSWERS, late, record_answers
 from motifair.consortium.live import LIVE, LiveStatusWriter
+from motifair.consortium.run_state import RunCheckpoint
 from motifair.consortium.store.lease import LedgerUnavailable
 from motifair.consortium.store.ledger import Ledger
 from motifair.consortium.transports import OnReply, Transport, ignore_reply

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from motifair.config import make_config
 from motifair.consortium.checkpoint import load_checkpoint
-from motifair.consortium.coordinator import JoinedMember, believed_sizes, counted_sizes
 from motifair.consortium.lateness import ANSWERS, usual_seconds
 from motifair.consortium.operator_folder import OperatorFolder
 from motifair.consortium.rounds import RESULT
+from motifair.consortium.run_state import JoinedMember, believed_sizes, counted_sizes
 from motifair.consortium.store.ledger import open_ledger
 from motifair.consortium.terms import FederationTerms
 from motifair.errors import MotifairError

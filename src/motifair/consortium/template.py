@@ -9,7 +9,7 @@ from typing import Any
 
 from motifair.graphs.csv_file import BY_NAME, Columns
 from motifair.graphs.molecules import LARGEST_RING
-from motifair.graphs.read import Schema
+from motifair.graphs.schema import Schema
 
 _TEXT = """\
 # The terms of a federation. Every member gets a copy in its startup kit, without comments and

@@ -17,7 +17,7 @@ from motifair.consortium.member_data import make_model
 from motifair.consortium.privacy import Privacy, check_privacy, make_privacy
 from motifair.errors import MotifairError, nearest
 from motifair.evaluation.metrics import choose_metric
-from motifair.graphs.read import Schema
+from motifair.graphs.schema import Schema
 from motifair.mechanism.bounds import MAX_SIZE_RATIO
 from motifair.methods import fit_to_model, make_method, refuse_unused
 from motifair.models import Model

@@ -20,7 +20,7 @@ from torch import Tensor
 from motifair.errors import MotifairError
 from motifair.files import file_errors, read_json, write_atomic, write_json
 from motifair.graphs.features import Features
-from motifair.graphs.read import Schema
+from motifair.graphs.schema import Schema
 from motifair.graphs.task import CLASSES, Task
 from motifair.models import GIN, GINE, SAGE, Model, Star
 from motifair.models.factory import name_model

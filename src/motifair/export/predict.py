@@ -13,7 +13,7 @@ from motifair.export.model import Exported
 from motifair.graphs.batch import collate, make_shard
 from motifair.graphs.features import structure_inputs
 from motifair.graphs.graph_set import GraphSet
-from motifair.graphs.read import check_inputs
+from motifair.graphs.schema import check_inputs
 from motifair.graphs.task import CLASSES, REGRESSION
 
 AT_ONCE = 512  # graphs in a batch; larger batches only need more memory

@@ -20,7 +20,7 @@ from motifair.graphs.features import (
     resolve_edges,
     resolve_features,
 )
-from motifair.graphs.read import format_values
+from motifair.graphs.schema import format_values
 from motifair.graphs.task import BINARY, CLASSES, resolve_task
 
 

@@ -8,8 +8,9 @@ from matplotlib.figure import Figure
 
 from motifair.experiments.result import Result
 from motifair.files import write_atomic
+from motifair.report.cast import Cast
 from motifair.report.charts import Chart
-from motifair.report.figures import Cast, alone_and_together, payoffs, values
+from motifair.report.figures import alone_and_together, payoffs, values
 from motifair.report.source import SIMULATED, Source
 from motifair.report.static import draw, picture
 from motifair.report.timeline import timeline

@@ -18,8 +18,9 @@ from motifair.evaluation.metrics import find_metric
 from motifair.experiments.result import Result
 from motifair.experiments.split_result import known_mean
 from motifair.methods import component_options
+from motifair.report.cast import Cast
 from motifair.report.charts import Chart, Missing
-from motifair.report.figures import Cast, run_figures
+from motifair.report.figures import run_figures
 from motifair.report.gallery import Group, gallery
 from motifair.report.source import Source
 from motifair.report.timeline import Timeline, timeline

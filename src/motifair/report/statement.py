@@ -21,7 +21,8 @@ from motifair.report.templates import asset, render
 from motifair.report.verdicts import verdict_on_statement
 from motifair.statements.entry import clean_reason, decimal
 from motifair.statements.explanations import besides_money
-from motifair.statements.statement import Motif, Payment, Statement
+from motifair.statements.payment import Payment
+from motifair.statements.statement import Motif, Statement
 from motifair.table import Table
 
 SUFFIXES = {".txt": "text", ".json": "json", ".html": "html", ".pdf": "pdf"}

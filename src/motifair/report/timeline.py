@@ -11,7 +11,7 @@ from motifair.experiments.simulated_ledger import CURRENCY
 from motifair.mechanism.settlement import PICO
 from motifair.report.source import Source
 from motifair.statements.entry import AgreedTerms
-from motifair.statements.statement import paid_per_value
+from motifair.statements.payment import paid_per_value
 
 STATUS = {"present": 0, "absent": 1, "rejected": 2}
 

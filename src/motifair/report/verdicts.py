@@ -24,7 +24,8 @@ from motifair.table import interval
 if TYPE_CHECKING:  # with them comes torch, which the verdict on a run does not need
     from motifair.report.source import Source
     from motifair.report.timeline import Timeline
-    from motifair.statements.statement import Payment, Statement
+    from motifair.statements.payment import Payment
+    from motifair.statements.statement import Statement
 
 MOST_NAMES = 3
 EQUAL = 0.005  # a payoff that differs by less from an equal share rounds to it

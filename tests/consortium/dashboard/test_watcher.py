@@ -14,8 +14,8 @@ from motifair.consortium.dashboard import watcher as feed_module
 from motifair.consortium.dashboard.curves import curves_of
 from motifair.consortium.dashboard.watcher import Watcher
 from motifair.consortium.store.ledger import open_ledger
+from motifair.report.cast import look as look_of
 from motifair.report.colours import LIGHT
-from motifair.report.figures import look as look_of
 from motifair.statements.verification import verify_run
 
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from motifair.consortium.dashboard.run_index import RunIndex, Series
 from motifair.consortium.dashboard.views import Curve, Curves
+from motifair.report.cast import look
 from motifair.report.charts import thin
 from motifair.report.colours import DARK, LIGHT
-from motifair.report.figures import look
 
 ALL = 12  # agents that can be told apart in one picture
 MOST = 60  # curves in one picture
