@@ -98,11 +98,9 @@ def test_names_written_down_for_the_shell_are_those_there_are() -> None:
     from motifair.graphs.dataset import GENERATED
     from motifair.graphs.tu import KNOWN
     from motifair.methods import METHODS
-    from motifair.studies.registry import ALL, MODULES
 
     assert tuple(METHODS) == complete.METHODS
     assert (*GENERATED, *KNOWN) == complete.DATASETS
-    assert (*MODULES, ALL) == complete.STUDIES
 
 
 def test_completion_imports_nothing_heavy(command: Path) -> None:

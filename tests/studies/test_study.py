@@ -122,7 +122,7 @@ def test_every_study_can_be_loaded_and_answers_to_its_name() -> None:
         assert study.name == name
         assert study.summary
     assert set(MODULES) == {
-        "table2", "perturbed", "tradeoff", "payoff", "ablation", "lambda", "scale", "search",
+        "table2", "perturbed", "tradeoff", "payoff", "ablation", "lambda", "scale",
         "contribution", "datasets", "claims", "manipulation", "values", "axioms",
         "inversion", "pooled",
     }  # fmt: skip

@@ -11,6 +11,7 @@ import typer
 
 from motifair.cli.loggers import KINDS
 from motifair.config import OPTIONS
+from motifair.studies.registry import ALL, MODULES
 
 Completion = Callable[[str], list[str]]
 
@@ -22,11 +23,6 @@ METHODS = (
     "fedavg-own-stretched", "random-rewards",
 )  # fmt: skip
 DATASETS = ("planted", "twitter-like", "PROTEINS", "DD", "IMDB-BINARY", "MUTAG", "DBLP_v1")
-STUDIES = (
-    "datasets", "table2", "perturbed", "tradeoff", "payoff", "ablation", "lambda", "scale",
-    "contribution", "claims", "pooled", "manipulation", "axioms", "inversion", "values", "search",
-    "all",
-)  # fmt: skip
 
 
 def _fixed(names: Iterable[str]) -> Completion:
@@ -49,7 +45,7 @@ features = choices("features")
 edges = choices("edges")
 task = choices("task")
 device = _fixed(("auto", "cpu", "cuda"))
-study = _fixed(STUDIES)
+study = _fixed((*MODULES, ALL))
 logger = _fixed(KINDS)
 table_format = _fixed(("csv", "json", "parquet"))
 

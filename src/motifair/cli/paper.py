@@ -14,6 +14,7 @@ from motifair.cli import complete
 from motifair.cli.interrupt import AGAIN, stoppable
 from motifair.cli.shared import DataDir, Device, Quiet, Threads
 from motifair.errors import MotifairError
+from motifair.studies.registry import ALL, MODULES, choose_studies, load_study
 
 if TYPE_CHECKING:
     from motifair.experiments.plan import Plan
@@ -24,11 +25,7 @@ if TYPE_CHECKING:
 def paper(
     name: Annotated[
         str,
-        typer.Argument(
-            help="table2, perturbed, tradeoff, payoff, ablation, lambda, scale, contribution, "
-            "datasets, claims, pooled, manipulation, axioms, values, search, or all.",
-            autocompletion=complete.study,
-        ),
+        typer.Argument(help=f"{', '.join(MODULES)}, or {ALL}.", autocompletion=complete.study),
     ],
     out: Annotated[
         Path, typer.Option(help="Folder for the results; the same again continues.")
@@ -53,7 +50,6 @@ def paper(
 
     Results are written to OUT/NAME, their runs to OUT/runs, which studies share.
     """
-    from motifair.studies.registry import choose_studies, load_study
     from motifair.studies.study import Settings
 
     names = choose_studies(name)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from motifair.errors import MotifairError, nearest
-from motifair.studies.study import Study
+
+if TYPE_CHECKING:
+    from motifair.studies.study import Study
 
 # Each module has a `STUDY`; the order is that in which `all` runs them.
 MODULES = {
@@ -24,7 +27,6 @@ MODULES = {
     "axioms": "motifair.studies.axioms",
     "inversion": "motifair.studies.inversion",
     "values": "motifair.studies.values.study",
-    "search": "motifair.studies.search",
 }
 ALL = "all"
 
