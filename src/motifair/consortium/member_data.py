@@ -12,11 +12,11 @@ from motifair.consortium.members_key import hashed_fingerprints, hashed_motif
 from motifair.errors import MotifairError
 from motifair.evaluation.metrics import check_defined, choose_metric
 from motifair.federation.belief import GraphSummary, summarise
-from motifair.federation.members import own_vocabulary
-from motifair.graphs.batch import Shard, make_shard
+from motifair.federation.members import own_vocabulary, shard_encoder
+from motifair.graphs.batch import Shard
 from motifair.graphs.dataset import Dataset
-from motifair.graphs.features import as_read, motif_labels, structure_inputs
-from motifair.graphs.graph_set import GraphSet, Ints, ranges
+from motifair.graphs.features import as_read, motif_labels
+from motifair.graphs.graph_set import GraphSet, Ints
 from motifair.graphs.inputs import Inputs, describe_inputs
 from motifair.graphs.partition import holdout
 from motifair.graphs.schema import Schema, conform
@@ -63,11 +63,9 @@ def prepare_member_data(
             "from a sample with every label and class."
         ) from error
     method = make_method(config)
-    features = schema.encoding()
     model = make_model(config, schema)
     train, test = member_holdout(config, name, graphs, seed)
     check_defined(model.task, name, graphs.select(test))
-    encoded = model.task.encode(graphs)
     vocabulary = None
     if method.uses_motifs:
         labels = motif_labels(graphs, schema.features)
@@ -75,22 +73,11 @@ def prepare_member_data(
         vocabulary = own_vocabulary(config, name, graphs, schema.features, train, counted)
         if members_key:
             vocabulary = vocabulary.renamed(partial(hashed_motif, members_key))
-    extra = structure_inputs(graphs) if model.structure else None
-
-    def shard(chosen: Ints, *, motifs: bool) -> Shard:
-        nodes = ranges(graphs.node_start[chosen], graphs.nodes[chosen])
-        return make_shard(
-            encoded.select(chosen),
-            features,
-            vocabulary.incidence if motifs and vocabulary else None,
-            summed=model.summed_inputs,
-            structure=None if extra is None else extra[nodes],
-        )
-
+    shard = shard_encoder(graphs, schema.encoding(), model)
     return MemberData(
         model,
-        shard(train, motifs=True),
-        shard(test, motifs=False),
+        shard(train, vocabulary.incidence if vocabulary else None),
+        shard(test, None),
         vocabulary.keys if vocabulary else (),
         describe_inputs(
             Dataset(graphs),

@@ -14,14 +14,14 @@ from motifair.evaluation.metrics import find_metric
 from motifair.evaluation.statistics import holm, mean_ranks, paired_difference
 from motifair.experiments.published import published
 from motifair.experiments.result import COMPARISON, Result, load_result
+from motifair.experiments.split_result import METRICS
 from motifair.files import file_errors, read_json, write_atomic, write_json
 
 COMPARED = ("personalised_accuracy", "global_accuracy", "fairness")
-OTHER_MEASURES = (
-    "gain", "worst_gain", "worse_off", "rationality", "rationality_retest", "rank_fairness",
-    "payoff_gini", "payoff_jain", "value_payoff", "contribution_payoff", "uploaded", "downloaded",
-    "accuracy_slope", "pay_slope", "free_rider_gain",
-)  # fmt: skip
+# Trainings alone are the same for all methods.
+OTHER_MEASURES = tuple(
+    m for m in METRICS if m not in (*COMPARED, "alone_accuracy", "fairness_retest")
+)
 
 
 @dataclass(frozen=True)

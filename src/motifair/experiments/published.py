@@ -29,18 +29,16 @@ def published_table() -> pd.DataFrame:
         return pd.read_csv(file, comment="#")
 
 
-def published(dataset: str, method: str, metric: str) -> float:
-    """Return the published figure, or NaN if there is none.
+def published(dataset: str, method: str, metric: str, column: str = "mean") -> float:
+    """Return the published figure, or with `std` what stands behind its ±; NaN if there is none.
 
-    >>> published("PROTEINS", "fedavg", "fairness")
-    0.7
+    >>> [published("PROTEINS", "fedavg", "fairness", column) for column in ("mean", "std")]
+    [0.7, 0.153]
     """
-    if method not in NAMES or metric not in METRICS:
-        return math.nan
     table = published_table()
     rows = table[
         (table.dataset == dataset)
-        & (table.method == NAMES[method])
-        & (table.metric == METRICS[metric])
+        & (table.method == NAMES.get(method))
+        & (table.metric == METRICS.get(metric))
     ]
-    return float(rows["mean"].iloc[0]) if len(rows) else math.nan
+    return float(rows[column].iloc[0]) if len(rows) else math.nan

@@ -183,7 +183,7 @@ def prepare(config: Config, split: Split, *, seed: int, offer: Offer | None = No
     train, lent = _lend(method, split, seed, offer)
     given = _given(split, train, seed, offer)
     features, model = make_network(config, split, train)
-    shard = _encoder(graphs, features, model)
+    shard = shard_encoder(graphs, features, model)
     motifs = vocabularies(config, split, given, offer) if method.uses_motifs else None
     contained: list[sparse.csr_array | None] = [None] * len(train)
     if motifs is not None:
@@ -292,7 +292,7 @@ def _summaries(graphs: GraphSet, given: list[Ints], features: Features) -> tuple
     return tuple(summarise(read.select(g), edges=features.edges > 0) for g in given)
 
 
-def _encoder(
+def shard_encoder(
     graphs: GraphSet, features: Features, model: Model
 ) -> Callable[[Ints, sparse.csr_array | None], Shard]:
     """Return what encodes chosen graphs, with the motifs that they contain, for a model."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,10 +26,10 @@ class Withholding(Simulation):
 
     What it sends (update, gradient, prototypes, the model that peers judge) comes from the graphs
     that it gives, with its model at the beginning of the round and with moments of its own. What
-    stays with it
-    (personal parameters, the step that it retains, its own model) is trained on all its graphs, so
-    that giving less costs it nothing but what the method takes away. A member that gives no graph
-    sends zeros. With all graphs given, this is an ordinary `Simulation`, to the last bit.
+    stays with it (personal parameters, the step that it retains, its own model) is trained on all
+    its graphs, so that giving less costs it nothing but what the method takes away. A member that
+    gives no graph sends zeros. With all graphs given, this is an ordinary `Simulation`, to the last
+    bit.
 
     Args:
         config: The configuration.
@@ -41,19 +42,18 @@ class Withholding(Simulation):
         config: Config,
         members: Members | Sequence[Members],
         *,
-        device: torch.device,
-        threads: int = 1,
         rows: int | None = None,
         dtype: torch.dtype = torch.float32,
+        **where: Any,
     ) -> None:
-        super().__init__(config, members, device=device, threads=threads, rows=rows, dtype=dtype)
+        super().__init__(config, members, rows=rows, dtype=dtype, **where)
         given = [m.given for m in self.members if m.given is not None]
         places = np.array([g.agent + f * self.agents_each for f, g in enumerate(given)])
-        self.own = torch.as_tensor(places, device=device)
-        self.silent = self.own[torch.tensor([g.graphs == 0 for g in given], device=device)]
+        self.own = torch.as_tensor(places, device=self.device)
+        self.silent = self.own[torch.tensor([g.graphs == 0 for g in given], device=self.device)]
         count = np.array([s.motifs.shape[1] for m in self.members for s in m.train])
         entries = ranges((np.cumsum(count) - count)[places], count[places])
-        self.entries = torch.as_tensor(entries, device=device)
+        self.entries = torch.as_tensor(entries, device=self.device)
         keys = self.agents.keys[self.own]
         self.givers = self._agents(
             keys,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import pandas as pd
 
 from motifair.experiments.comparison import COMPARED, Comparison
-from motifair.experiments.published import METRICS, NAMES, published_table
+from motifair.experiments.published import published
 from motifair.experiments.result import Result
 
 MEASURED = (*COMPARED, "worse_off")
@@ -31,7 +29,7 @@ def comparison_rows(comparison: Comparison) -> pd.DataFrame:
     pairs = list(zip(frame["method"], frame["metric"], strict=True))
     defined = [pd.Series(measured(comparison.results[m], k)).count() for m, k in pairs]
     frame.insert(3, "splits", defined)
-    frame["published_std"] = [printed_deviation(dataset, m, k) for m, k in pairs]
+    frame["published_std"] = [published(dataset, m, k, "std") for m, k in pairs]
     return frame
 
 
@@ -44,18 +42,3 @@ def split_rows(comparison: Comparison) -> pd.DataFrame:
         seeds = [s.seed for s in result.splits]
         rows.append(pd.DataFrame({**about, "seed": seeds, **columns}))
     return pd.concat(rows, ignore_index=True)
-
-
-def printed_deviation(dataset: str, method: str, metric: str) -> float:
-    """Return the deviation that the paper prints behind ±, NaN where there is none.
-
-    >>> printed_deviation("PROTEINS", "fedavg", "fairness")
-    0.153
-    """
-    table = published_table()
-    rows = table[
-        (table["dataset"] == dataset)
-        & (table["method"] == NAMES.get(method, "none"))
-        & (table["metric"] == METRICS.get(metric, "none"))
-    ]
-    return float(rows["std"].iloc[0]) if len(rows) else math.nan
