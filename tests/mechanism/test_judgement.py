@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from oracles.naive import judges, middle, qualities
 from torch import Tensor
 
-from motifair.mechanism.judgement import judge_weights, quality, weighted_median
+from motifair.mechanism.judgement import judge_weights, presence, quality, weighted_median
 
-Said = tuple[Tensor, Tensor, Tensor]
+Said = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 @st.composite
@@ -27,7 +27,8 @@ def judgements(draw: st.DrawFn, least: int = 2) -> Said:
     np.fill_diagonal(loss, np.nan)
     np.fill_diagonal(told, np.nan)
     graphs = rng.integers(1, 200, agents)
-    return torch.from_numpy(loss), torch.from_numpy(told), torch.from_numpy(graphs)
+    believed = graphs * rng.choice([0.0, 0.5, 1.0], agents, p=[0.1, 0.3, 0.6])
+    return tuple(map(torch.from_numpy, (loss, told, graphs, believed)))  # type: ignore[return-value]
 
 
 def rows(table: Tensor) -> list[list[float | None]]:
@@ -41,18 +42,20 @@ def honest(agents: int = 10, seed: int = 0) -> Said:
     loss = 0.5 * np.exp(0.05 * rng.standard_normal((agents, agents)))
     np.fill_diagonal(loss, np.nan)
     np.fill_diagonal(told, np.nan)
-    return torch.from_numpy(loss), torch.from_numpy(told), torch.full((agents,), 50)
+    graphs = torch.full((agents,), 50)
+    return torch.from_numpy(loss), torch.from_numpy(told), graphs, graphs.double()
 
 
 @given(judgements())
 def test_quality_is_the_oracle_s(said: Said) -> None:
-    loss, told, graphs = said
-    expected = qualities(rows(loss), rows(told), graphs.double().tolist())
+    loss, told, graphs, believed = said
+    expected = qualities(rows(loss), rows(told), graphs.double().tolist(), believed.tolist())
     torch.testing.assert_close(
         quality(*said), torch.tensor(expected).double(), atol=1e-7, rtol=1e-6
     )
-    weights = torch.tensor(judges(rows(told))).double()
-    torch.testing.assert_close(judge_weights(told), weights, atol=1e-7, rtol=1e-6)
+    here = presence(believed)
+    weights = torch.tensor(judges(rows(told), here.tolist())).double()
+    torch.testing.assert_close(judge_weights(told, here), weights, atol=1e-7, rtol=1e-6)
 
 
 @given(st.lists(st.tuples(st.floats(-9, 9), st.floats(0, 5)), min_size=1, max_size=9))
@@ -71,10 +74,11 @@ def test_the_weighted_median_is_the_oracle_s_and_between_the_values(
 
 @given(judgements(), st.randoms(use_true_random=False))
 def test_agents_in_another_order_have_the_same_quality(said: Said, random: object) -> None:
-    loss, told, graphs = said
+    loss, told, graphs, believed = said
     order = list(range(len(graphs)))
     random.shuffle(order)  # type: ignore[attr-defined]
-    found = quality(loss[order][:, order], told[order][:, order], graphs[order])
+    tables = (loss[order][:, order], told[order][:, order])
+    found = quality(*tables, graphs[order], believed[order])
     torch.testing.assert_close(found, quality(*said)[order], atol=1e-7, rtol=1e-6)
 
 
@@ -86,11 +90,11 @@ def test_a_stack_is_judged_as_one_by_one(said: Said, federations: int) -> None:
 
 @given(judgements(least=3), st.floats(0.1, 10))
 def test_a_judge_with_hard_graphs_counts_against_nobody(said: Said, harder: float) -> None:
-    loss, told, graphs = said
+    loss, *rest = said
     loss = loss.clamp(min=0.1)
-    before = quality(loss, told, graphs)
+    before = quality(loss, *rest)
     loss[:, 0] *= harder
-    after = quality(loss.clamp(min=1e-2), told, graphs)
+    after = quality(loss.clamp(min=1e-2), *rest)
     if float(loss[1:, 0].min()) >= 1e-2:
         torch.testing.assert_close(after, before, atol=1e-9, rtol=1e-6)
 
@@ -118,20 +122,20 @@ def test_three_of_ten_that_lie_together_change_little(loss: float, told: float) 
 
 
 def test_noisy_judges_count_less_and_swapped_ones_nothing() -> None:
-    _, told, _ = honest(6)
+    _, told, *_ = honest(6)
     told[:, 1] *= 0.3
     told[:, 2] *= -1
-    weights = judge_weights(told)
+    weights = judge_weights(told, torch.ones(6))
     assert 0.02 < weights[1] < 0.25
     assert weights[2] == 0
     assert (weights[[0, 3, 4, 5]] > 0.5).all()
 
 
 def test_a_model_that_swaps_classes_is_worth_nothing_and_a_worse_one_less() -> None:
-    loss, told, graphs = honest(6)
+    loss, told, *graphs = honest(6)
     told[2] *= -1
     loss[4] *= 16
-    found = quality(loss, told, graphs)
+    found = quality(loss, told, *graphs)
     assert found[2] == 0
     assert 0.4 < found[4] < 0.6
     assert (found[[0, 1, 3, 5]] > 0.9).all()
@@ -139,6 +143,36 @@ def test_a_model_that_swaps_classes_is_worth_nothing_and_a_worse_one_less() -> N
 
 def test_without_judges_nothing_stands_against_anybody() -> None:
     nobody = torch.full((3, 3), torch.nan)
-    assert quality(nobody, nobody, torch.tensor([5, 5, 5])).tolist() == [1.0, 1.0, 1.0]
-    alone = torch.full((1, 1), torch.nan)
-    assert quality(alone, alone, torch.tensor([5])).tolist() == [1.0]
+    graphs = torch.tensor([5, 5, 5])
+    assert quality(nobody, nobody, graphs, graphs).tolist() == [1.0, 1.0, 1.0]
+    alone, one = torch.full((1, 1), torch.nan), torch.tensor([5])
+    assert quality(alone, alone, one, one).tolist() == [1.0]
+
+
+def under_names(said: Said, names: int) -> Said:
+    """The first agent under several names, of whose graphs each counts a part; they know each
+    other's models by heart.
+    """
+    loss, told, graphs, believed = said
+    row = torch.tensor([0] * names + list(range(1, len(graphs))))
+    loss, told = loss[row][:, row], told[row][:, row]
+    loss[:names, :names], told[:names, :names] = 0.01, 0.95
+    loss.fill_diagonal_(torch.nan)
+    told.fill_diagonal_(torch.nan)
+    counted = believed[row].clone()
+    counted[:names] /= names
+    return loss, told, graphs[row], counted
+
+
+@pytest.mark.parametrize("worse", [1.0, 1.5])
+@pytest.mark.parametrize("names", [2, 3, 5])
+@pytest.mark.parametrize("seed", range(5))
+def test_several_names_of_the_same_graphs_are_paid_as_one(
+    names: int, seed: int, worse: float
+) -> None:
+    said = honest(seed=seed)
+    said[0][0] *= worse
+    more = under_names(said, names)
+    alone, together = (said[3] * quality(*said), more[3] * quality(*more))
+    share = together[:names].sum() / together.sum()
+    assert float(share / (alone[0] / alone.sum())) < 1.03

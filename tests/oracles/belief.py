@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import networkx as nx
 import numpy as np
 
-from .naive import trusts
+from .naive import from_the_top, trusts
 
 Signature = tuple[object, ...]
 
@@ -25,20 +25,31 @@ def signature(graph: nx.Graph) -> Signature:
 
 
 def distinct_counts(agents: Sequence[Sequence[object]]) -> list[float]:
-    """For each agent, from what stands for each of its graphs: graphs that more than half of the
-    agents hold count in the proportion in which the others do, which count once for each agent and
-    1/h where h agents hold them. What one agent alone holds is always among the others.
+    """For each agent, from what stands for each of its graphs: n min(1, c_i / c) / names.
+
+    c_i is different graphs / graphs, o_ij the part of the different ones that agent j holds, too;
+    names is 1 and for each other agent what o_ij is beyond o, by 1 - o. c is that of the agent at
+    the end of the best third, agents counting 1 / names, o twice the upper third of all o_ij.
+    Graphs that more than half of the agents hold are left out, unless one agent alone has them.
     """
-    counted = []
-    for mine in agents:
-        holders = {s: sum(s in other for other in agents) for s in mine}
-        rare = [s for s in mine if holders[s] == 1 or 2 * holders[s] <= len(agents)]
-        if not rare:
-            counted.append(float(len(mine)))
-            continue
-        count = sum(1 / holders[s] for s in set(rare))
-        counted.append(count / len(rare) * len(mine))
-    return counted
+    holders = Counter(g for mine in agents for g in set(mine))
+    rare = [
+        [g for g in mine if holders[g] == 1 or 2 * holders[g] <= len(agents)] for mine in agents
+    ]
+    sets = [set(mine) for mine in rare]
+    once = [len(own) / len(mine) if mine else 1.0 for mine, own in zip(rare, sets, strict=True)]
+    alike = [
+        [len(own & other) / max(1, len(own)) for other in sets if other is not own] for own in sets
+    ]
+    chance = 2 * np.quantile([o for row in alike for o in row] or [0.0], 2 / 3)
+    names = [
+        1 + sum(min(1.0, max(0.0, (o - chance) / max(1 - chance, 1e-9))) for o in row)
+        for row in alike
+    ]
+    weights = [1 / x for x in names]
+    usual = from_the_top(once, weights, sum(weights) / 3)
+    each = zip(agents, once, names, strict=True)
+    return [len(mine) * min(1.0, c / usual) / x for mine, c, x in each]
 
 
 def walks(graph: nx.Graph, start: int, length: int) -> Iterator[list[int]]:

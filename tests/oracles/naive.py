@@ -1,6 +1,7 @@
 """A federation of graph classifiers, one agent after the other, with plain PyG modules."""
 
 import math
+import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -477,27 +478,48 @@ def reaches(updates: Sequence[Tensor], steps: Sequence[float]) -> list[float]:
     return [min(1.0, length / usual) if usual > 0 else float(length > 0) for length in lengths]
 
 
-def trusts(numbers: Sequence[float], least: Sequence[float]) -> list[float]:
-    """(e_i + least_i) / (0.7 s + least_i), cut to 0 and 1, s the second-largest e; 1 if s <= 0."""
-    second = second_largest(numbers)
-    if second <= 0:
+def trusts(
+    numbers: Sequence[float], least: Sequence[float], presence: Sequence[float] | None = None
+) -> list[float]:
+    """(e_i + least_i) / (0.7 s + least_i), cut to 0 and 1, s what agents of more than one agent's
+    presence show, so the second-largest e where all count 1; 1 if s <= 0.
+    """
+    scale = from_the_top(numbers, presence or [1.0] * len(numbers), 1.0)
+    if scale <= 0:
         return [1.0] * len(numbers)
     return [
-        min(1.0, max(0.0, (e + chance) / (0.7 * second + chance)))
+        min(1.0, max(0.0, (e + chance) / (0.7 * scale + chance)))
         for e, chance in zip(numbers, least, strict=True)
     ]
 
 
-def second_largest(numbers: Sequence[float]) -> float:
-    """The second-largest number if that is positive, else 0."""
-    return relu(sorted(numbers)[-2]) if len(numbers) > 1 else 0.0
+def from_the_top(numbers: Sequence[float], presence: Sequence[float], much: float) -> float:
+    """Go down from the largest number until more than so much presence was passed."""
+    passed = 0.0
+    for number, here in sorted(zip(numbers, presence, strict=True), reverse=True):
+        passed += here
+        if passed > much * (1 + 1e-9):
+            return number
+    return 0.0
 
 
-def class_trusts(told: Sequence[float | None], sizes: Sequence[float]) -> list[float]:
-    """Trust in the agents' classes, 1 / sqrt(n) being chance; None is the second-best."""
-    usual = second_largest([x for x in told if x is not None])
-    known = [usual if x is None else x for x in told]
-    return trusts(known, [1 / math.sqrt(max(n, 1)) for n in sizes])
+def class_trusts(
+    told: Sequence[float | None], sizes: Sequence[float], presence: Sequence[float]
+) -> list[float]:
+    """Trust in the agents' classes, 1 / (4 sqrt(n)) being chance, n at least the median's; 1 where
+    nobody could say.
+    """
+    known = [k for k, x in enumerate(told) if x is not None]
+    least = [0.25 / math.sqrt(max(sizes[k], statistics.median(sizes), 1)) for k in known]
+    found = trusts([told[k] for k in known], least, [presence[k] for k in known])
+    trusted = dict(zip(known, found, strict=True))
+    return [trusted.get(k, 1.0) for k in range(len(told))]
+
+
+def presences(believed: Sequence[float]) -> list[float]:
+    """Graphs by the median's, at most 1."""
+    usual = statistics.median(believed)
+    return [min(1.0, b / usual) if usual > 0 else 1.0 for b in believed]
 
 
 def coverages(
@@ -535,22 +557,23 @@ def middle(values: Sequence[float], weights: Sequence[float]) -> float:
     return result
 
 
-def judges(told: Sequence[Sequence[float | None]]) -> list[float]:
+def judges(told: Sequence[Sequence[float | None]], presence: Sequence[float]) -> list[float]:
     """Weight of each judge: k_j of the fit told[i][j] = q_i k_j, squared, at most that of the one
-    at the end of the best third.
+    at the end of the best third; agents count by presence.
     """
     everyone = range(len(told))
     q, k = [1.0] * len(told), [0.0] * len(told)
 
-    def slope(pairs: Sequence[tuple[float | None, float]]) -> float:
-        known = [(said, by) for said, by in pairs if said is not None]
-        return sum(said * by for said, by in known) / max(sum(by * by for _, by in known), 1e-12)
+    def slope(rows: Sequence[tuple[float | None, float]]) -> float:
+        known = [(x, by, p) for (x, by), p in zip(rows, presence, strict=True) if x is not None]
+        total = sum(p * by * by for _, by, p in known)
+        return sum(p * x * by for x, by, p in known) / max(total, 1e-12)
 
     for _ in range(20):
         k = [slope([(told[i][j], q[i]) for i in everyone]) for j in everyone]
         q = [slope([(told[i][j], relu(k[j])) for j in everyone]) for i in everyone]
         q = [x / max(max(abs(y) for y in q), 1e-12) for x in q]
-    most = sorted(k, reverse=True)[len(k) // 3]
+    most = from_the_top(k, presence, sum(presence) / 3)
     return [min(1.0, relu(x / most)) ** 2 if most > 0 else 1.0 for x in k]
 
 
@@ -558,26 +581,34 @@ def qualities(
     losses: Sequence[Sequence[float | None]],
     told: Sequence[Sequence[float | None]],
     sizes: Sequence[float],
+    believed: Sequence[float],
 ) -> list[float]:
     """What a graph of each agent is worth: trust in its classes times (loss / usual)^(-1/4)."""
-    everyone, weight = range(len(losses)), judges(told)
+    everyone, here = range(len(losses)), presences(believed)
+    weight = [w * p for w, p in zip(judges(told, here), here, strict=True)]
     logs = [[None if x is None else math.log(max(x, 1e-3)) for x in row] for row in losses]
-    usual = [
-        middle([row[j] for row in logs if row[j] is not None], [1.0] * (len(logs) - 1))
-        for j in everyone
-    ]
 
-    def typical(row: Sequence[float | None]) -> float | None:
-        pairs = [(x, weight[j]) for j, x in enumerate(row) if x is not None and weight[j] > 0]
+    def typical(row: Sequence[float | None], by: Sequence[float]) -> float | None:
+        pairs = [(x, by[j]) for j, x in enumerate(row) if x is not None and by[j] > 0]
         return middle(*zip(*pairs, strict=True)) if pairs else None
 
-    worse = [typical([None if x is None else x - usual[j] for j, x in enumerate(r)]) for r in logs]
-    trusted = class_trusts([typical(row) for row in told], sizes)
+    usual = [typical([row[j] for row in logs], here) for j in everyone]
+
+    def relative(row: Sequence[float | None]) -> list[float | None]:
+        return [None if x is None or u is None else x - u for x, u in zip(row, usual, strict=True)]
+
+    worse = [typical(relative(row), weight) for row in logs]
+    trusted = class_trusts([typical(row, weight) for row in told], sizes, here)
     return [t * math.exp(-(w or 0.0) / 4) for t, w in zip(trusted, worse, strict=True)]
 
 
 def judged_qualities(
-    agents: Sequence[Agent], options: Options, rounds: int, dtype: torch.dtype, trial: Start
+    agents: Sequence[Agent],
+    options: Options,
+    rounds: int,
+    dtype: torch.dtype,
+    trial: Start,
+    believed: Sequence[float],
 ) -> list[float]:
     """Every agent trains alone, and the others say how its model does on their training graphs."""
     learners = [Learner(agent, trial.initial, options, dtype) for agent in agents]
@@ -596,7 +627,7 @@ def judged_qualities(
 
     said = [[judged(model, judge) for judge in learners] for model in learners]
     losses, told = ([[x[k] for x in row] for row in said] for k in (0, 1))
-    return qualities(losses, told, [float(len(agent.train)) for agent in agents])
+    return qualities(losses, told, [float(len(agent.train)) for agent in agents], believed)
 
 
 def running_means(before: Sequence[float | None], phi: Sequence[float], rate: float) -> list[float]:
@@ -798,7 +829,7 @@ def federate(
     judged = options.alignment_against == "coverage" and options.share == "all"
     if judged and options.trial_rounds:
         length = min(options.trial_rounds, rounds)
-        quality = judged_qualities(agents, options, length, dtype, trial)
+        quality = judged_qualities(agents, options, length, dtype, trial, believed)
         worth = [b * q for b, q in zip(believed, quality, strict=True)]
     running: list[float | None] = [None] * len(agents)
     values = [1 / len(agents)] * len(agents)

@@ -495,7 +495,7 @@ def test_one_or_two_liars_of_ten_change_the_quality_of_the_others_little(
     honest, attack, graphs = judgement_of(10, seed), BY_NAME[name], torch.full((10,), 50)
     liars = tuple(range(ATTACKER, ATTACKER + 1 + attack.partners))
     said = attack.judgement(honest, Cast(liars, 0))
-    before, after = (quality(j.loss, j.told, graphs) for j in (honest, said))
+    before, after = (quality(j.loss, j.told, graphs, graphs) for j in (honest, said))
     assert (before > 0.9).all()
     torch.testing.assert_close(after, before, rtol=0.05, atol=0)
 

@@ -129,7 +129,7 @@ class Server:
         counted = self.believed * self.graph_weight
         if judged is None:
             return counted
-        said = (judged.loss, judged.told, self.graphs)
+        said = (judged.loss, judged.told, self.graphs, self.believed)
         if self.one_by_one:
             return counted * torch.stack([quality(*each) for each in zip(*said, strict=True)])
         return counted * quality(*said)

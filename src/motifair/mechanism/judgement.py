@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from motifair.mechanism.trust import class_trust
+from motifair.mechanism.trust import class_trust, from_the_top
 
 SHARPNESS = 0.25  # power of the loss: the larger, the more differences of quality count in pay
 SMALLEST_LOSS = 1e-3
@@ -20,7 +20,7 @@ MIDDLE = 0.2  # of the judges, by weight, whose mean is their median
 STEPS = 20  # of the fit, which settles in a few
 
 
-def quality(loss: Tensor, told: Tensor, graphs: Tensor) -> Tensor:
+def quality(loss: Tensor, told: Tensor, graphs: Tensor, believed: Tensor) -> Tensor:
     """Return how much one graph of each agent is worth, `(..., A)`.
 
     `loss[i, j]` is the loss of agent i's model on the graphs of j, and `told[i, j]` how well it
@@ -30,24 +30,40 @@ def quality(loss: Tensor, told: Tensor, graphs: Tensor) -> Tensor:
         quality_i = trust(told_i) · (loss_i / usual loss)^−¼
 
     A model that tells nothing or swaps classes earns no trust. Losses are relative to what a judge
-    says of the others: a judge whose graphs are hard does not count against whom it judges.
+    says of the others: a judge whose graphs are hard does not count against whom it judges. Each
+    agent, and its model, count by `presence`: several names are no more than one.
 
     >>> told = torch.tensor([[torch.nan, 0.4, 0.4], [0.4, torch.nan, 0.4], [-0.4, -0.4, torch.nan]])
-    >>> quality(torch.full((3, 3), 0.5), told, torch.tensor([100, 100, 100])).tolist()
+    >>> graphs = torch.tensor([100, 100, 100])
+    >>> quality(torch.full((3, 3), 0.5), told, graphs, believed=graphs).tolist()
     [1.0, 1.0, 0.0]
     """
-    weight = judge_weights(told).unsqueeze(-2)
+    here = presence(believed)
+    weight = (judge_weights(told, here) * here).unsqueeze(-2)
     relative = loss.double().clamp(min=SMALLEST_LOSS).log()
     judged = ~relative.isnan()
-    usual = weighted_median(relative.mT, judged.mT.double()).unsqueeze(-2)
+    usual = weighted_median(relative.mT, judged.mT * here.unsqueeze(-2)).unsqueeze(-2)
     worse = weighted_median(relative - usual, weight * judged)
     told_by_most = weighted_median(told.double(), weight * ~told.isnan())
     # Without judges nothing stands against an agent.
-    return class_trust(told_by_most, graphs) * torch.exp(-SHARPNESS * worse.nan_to_num())
+    return class_trust(told_by_most, graphs, here) * torch.exp(-SHARPNESS * worse.nan_to_num())
 
 
-def judge_weights(told: Tensor) -> Tensor:
-    """Return how much each judge counts, `(..., A, A) -> (..., A)`, from 0 to 1.
+def presence(believed: Tensor) -> Tensor:
+    """Return how much each agent counts among the others: by its graphs, at most as the median.
+
+    An agent that joins under several names, with parts of its graphs or the same ones under each,
+    counts under all of them together as under one.
+
+    >>> presence(torch.tensor([40, 20, 20, 80, 40])).tolist()
+    [1.0, 0.5, 0.5, 1.0, 1.0]
+    """
+    usual = believed.double().quantile(0.5, dim=-1, keepdim=True)
+    return (believed / usual.clamp(min=SMALLEST)).clamp(max=1).where(usual > 0, 1.0)
+
+
+def judge_weights(told: Tensor, presence: Tensor) -> Tensor:
+    """Return how much each judge's eyes count, `(..., A, A), (..., A) -> (..., A)`, from 0 to 1.
 
     What a judge says of a model is fitted by q_i·k_j: the quality of the model times how well
     graphs and classes of the judge show it. Noisy classes show little (k is small), swapped
@@ -56,23 +72,26 @@ def judge_weights(told: Tensor) -> Tensor:
 
     >>> no = torch.nan
     >>> told = torch.tensor([[no, 0.4, -0.2], [0.4, no, -0.2], [-0.2, -0.2, no]])
-    >>> judge_weights(told).tolist()
+    >>> judge_weights(told, torch.ones(3)).tolist()
     [1.0, 1.0, 0.0]
     """
     known = (~told.isnan()).double()
-    said = told.double().nan_to_num()
-    q, k = torch.ones_like(said[..., 0]), torch.zeros_like(said[..., 0])
+    said, here = told.double().nan_to_num(), presence.double()
+    of_models, of_judges = known * here.unsqueeze(-1), known * here.unsqueeze(-2)
+    q, k = torch.ones_like(here), torch.zeros_like(here)
     for _ in range(STEPS):
-        k = _slope(said, known, q.unsqueeze(-1), dim=-2)
-        q = _slope(said, known, k.clamp(min=0).unsqueeze(-2), dim=-1)
+        k = _slope(said, of_models, q.unsqueeze(-1), dim=-2)
+        q = _slope(said, of_judges, k.clamp(min=0).unsqueeze(-2), dim=-1)
         q = q / q.abs().amax(dim=-1, keepdim=True).clamp(min=SMALLEST)
-    most = k.sort(dim=-1, descending=True).values[..., k.shape[-1] // 3, None]
+    third = here.sum(dim=-1, keepdim=True) / 3
+    most = from_the_top(k, here, third)
     return torch.where(most > 0, (k / most.clamp(min=SMALLEST)).clamp(0, 1).square(), 1.0)
 
 
-def _slope(said: Tensor, known: Tensor, by: Tensor, dim: int) -> Tensor:
+def _slope(said: Tensor, weight: Tensor, by: Tensor, dim: int) -> Tensor:
     """Return the least-squares slopes of what was said on `by`, along an axis."""
-    return (said * by).sum(dim=dim) / (known * by.square()).sum(dim=dim).clamp(min=SMALLEST)
+    products, squares = weight * said * by, weight * by.square()
+    return products.sum(dim=dim) / squares.sum(dim=dim).clamp(min=SMALLEST)
 
 
 def weighted_median(values: Tensor, weights: Tensor) -> Tensor:

@@ -11,25 +11,29 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-import torch.nn.functional as F
+from scipy import sparse
 from torch import Tensor
 
 ENOUGH = 0.7  # part of the second-best evidence that earns full trust
+CHANCE = 0.25  # of 1/√n: classes told apart by a model that learnt nothing
 LEAST_WIRING = 0.1  # of a consistency: what a hundred graphs show by chance
 RINGS = 4  # the first measures of the wiring
 MOST_OF_A_CLASS = 0.9  # of its graphs: with more an agent begins to have the class alone
+SMALLEST = 1e-9  # relative: what sums of weights are rounded by
 DIVIDED = 0.5  # evidence of both signs that cancels to less than this part
 
 
-def trust(evidence: Tensor, least: Tensor | float) -> Tensor:
+def trust(evidence: Tensor, least: Tensor | float, presence: Tensor | None = None) -> Tensor:
     """τ_i = clip((e_i + ε) / (0.7·e_(2) + ε), 0, 1) with e_(2) the second-largest, `(..., A)`.
 
-    ε is `least`, evidence that may be chance. Where no two agents have any, all are trusted.
+    ε is `least`, evidence that may be chance. Where no two agents have any, all are trusted. Agents
+    count by their `presence`, by default 1: then e_(2) is what more than one agent shows.
 
     >>> trust(torch.tensor([4.0, 5.0, 0.5, -1.0]).double(), 0.1).round(decimals=2).tolist()
     [1.0, 1.0, 0.21, 0.0]
     """
-    scale = _second(evidence)
+    here = torch.ones_like(evidence) if presence is None else presence
+    scale = from_the_top(evidence, here, torch.ones_like(here[..., :1])).clamp(min=0)
     share = (evidence + least) / (ENOUGH * scale + least)
     return share.clamp(min=0, max=1).where(scale > 0, 1.0)
 
@@ -61,36 +65,62 @@ def wiring_trust(wiring: Tensor) -> Tensor:
     return trust(along if real >= 0 else -along, LEAST_WIRING)
 
 
-def class_trust(told: Tensor, graphs: Tensor) -> Tensor:
+def class_trust(told: Tensor, graphs: Tensor, presence: Tensor) -> Tensor:
     """Return the trust in agents' classes, from how well their models tell others', `(..., A)`.
 
-    NaN, where nobody could say it, counts as the second-best. A model that learnt nothing from n
-    graphs shows about ±1/√n.
+    NaN, where nobody could say it, counts as full trust. What may be chance is a quarter of 1/√n,
+    n being the agent's graphs, or the median's where it has fewer: to divide them among names
+    brings no trust.
     """
-    scale = _second(told.nan_to_num(nan=-torch.inf))
-    known = told.where(~told.isnan(), scale)
-    return trust(known, graphs.double().clamp(min=1).rsqrt())
+    known, n = ~told.isnan(), graphs.double()
+    usual = n.quantile(0.5, dim=-1, keepdim=True)
+    least = CHANCE * torch.maximum(n, usual).clamp(min=1).rsqrt()
+    earned = trust(told.where(known, -torch.inf), least, presence * known)
+    return earned.where(known, 1.0)
 
 
 def distinct_graphs(fingerprints: Sequence[np.ndarray]) -> np.ndarray:
-    """Return how many graphs of each agent count, `(A,)`: a graph of h agents 1/h for each of them.
+    """Return how many graphs of each agent count, `(A,)`.
 
-    Copies within an agent count once. So agents with the same graphs count together as one. Graphs
-    that most agents hold are common in the field (such as small cliques) and say nothing: the
-    part that counts is that of the others.
+        n_i · min(1, c_i / c) / (1 + Σ_j (o_ij − o)₊ / (1 − o))
 
-    >>> distinct_graphs([np.array([1, 2, 2]), np.array([2, 3]), np.array([5]), np.array([6])])
-    array([1.5, 1.5, 1. , 1. ])
+    c_i is the part of an agent's graphs that are no copies of another of its own, o_ij the part of
+    them that agent j holds, too. So copies bring nothing, and names with the same graphs, or parts
+    of them, count together as one. In some fields graphs are alike by chance (such as small
+    cliques): graphs that most agents hold are left out of both, c is that of the agent at the
+    end of the best third, and o twice what a third of all pairs exceed.
+
+    >>> distinct_graphs([np.array([1, 2, 2]), np.array([3, 4]), np.array([3, 4]), np.array([5])])
+    array([2., 1., 1., 1.])
     """
-    own = [np.unique(f, return_counts=True) for f in fingerprints]
-    everything, holders = np.unique(np.concatenate([f for f, _ in own]), return_counts=True)
-    counted = []
-    for graph, copies in own:
-        held = holders[np.searchsorted(everything, graph)]
-        rare = (held == 1) | (2 * held <= len(own))
-        part = (1 / held[rare]).sum() / copies[rare].sum() if rare.any() else 1.0
-        counted.append(part * copies.sum())
-    return np.array(counted)
+    holds, copies = _rare_graphs(fingerprints)
+    agents = len(fingerprints)
+    both = (holds @ holds.T).toarray()
+    own = both.diagonal()
+    alike = both / own.clip(min=1)[:, None]
+    others = alike[~np.eye(agents, dtype=bool)].reshape(agents, agents - 1)
+    chance = 2 * np.quantile(others, 2 / 3) if agents > 1 else 0.0
+    names = 1 + ((others - chance) / max(1 - chance, SMALLEST)).clip(0, 1).sum(axis=1)
+    once = np.where(own > 0, own / copies.sum(axis=1).clip(min=1), 1.0)
+    owners = 1 / names
+    third = owners.sum(keepdims=True) / 3
+    usual = from_the_top(*map(torch.from_numpy, (once, owners, third))).item()
+    counted: np.ndarray = (once / usual).clip(max=1) / names * [len(f) for f in fingerprints]
+    return counted
+
+
+def _rare_graphs(fingerprints: Sequence[np.ndarray]) -> tuple[sparse.csr_array, sparse.csr_array]:
+    """Return which agent holds which graph, and how often, `(A, graphs)` each, of all graphs that
+    one agent alone or at most half of them hold.
+    """
+    everything, graph = np.unique(np.concatenate(fingerprints), return_inverse=True)
+    agents = len(fingerprints)
+    agent = np.repeat(np.arange(agents), [len(f) for f in fingerprints])
+    shape = (agents, len(everything))
+    copies = sparse.csr_array((np.ones(len(graph)), (agent, graph)), shape=shape)
+    holders = np.bincount(copies.indices, minlength=len(everything))
+    rare = copies[:, np.flatnonzero((holders == 1) | (2 * holders <= agents))]
+    return (rare > 0).astype(float), rare
 
 
 def exclusiveness(classes: Sequence[np.ndarray], known: np.ndarray) -> np.ndarray:
@@ -120,7 +150,17 @@ def exclusiveness(classes: Sequence[np.ndarray], known: np.ndarray) -> np.ndarra
     return weight
 
 
-def _second(evidence: Tensor) -> Tensor:
-    """Return the second-largest evidence, 0 if nobody else has any, `(..., A) -> (..., 1)`."""
-    with_nobody = F.pad(evidence, (1, 0), value=-torch.inf)  # one agent may be alone in a round
-    return with_nobody.sort(dim=-1).values[..., -2:-1].clamp(min=0)
+def from_the_top(values: Tensor, weights: Tensor, much: Tensor) -> Tensor:
+    """Return the largest value such that more than so `much` weight has it or more, `(..., 1)`.
+
+    It is −∞ where all `(..., A)` together have no more.
+
+    >>> values, weights = torch.tensor([5.0, 3.0, 4.0]), torch.tensor([0.5, 1.0, 0.5])
+    >>> from_the_top(values, weights, torch.tensor([1.0])).tolist()
+    [3.0]
+    """
+    ordered, order = values.sort(dim=-1, descending=True)
+    upto = weights.gather(-1, order).cumsum(dim=-1)
+    enough = upto > much * (1 + SMALLEST)
+    first = ordered.where(enough, -torch.inf)
+    return first.amax(dim=-1, keepdim=True)
