@@ -336,6 +336,7 @@ def _show(
 
     with open_ledger(operator.ledger, write=False) as ledger:
         paid = balance(ledger, [run])
+        last = next(ledger.entries(run, ledger.head(run)[0] - 1))
     result = read_json(operator.run(run) / RESULT)
     rows = [{**row, "accuracy": result["accuracy"].get(row["agent"])} for row in paid]
     if as_json:
@@ -350,3 +351,5 @@ def _show(
     Console().print(Table([*rows[0]], cells, title, range(1, len(rows[0]))).to_rich())
     for key, value in (about or {}).items():
         typer.echo(f"{key}: {value}")
+    if operator.terms.audit is not None and last.kind != "audit":
+        typer.echo("Due after the audit of claims: motifair federation ask --out QUESTIONS")
