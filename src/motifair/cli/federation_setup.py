@@ -115,16 +115,16 @@ def write_sums(
     from motifair.graphs.read import read_graphs
     from motifair.graphs.task import TargetSums
 
-    found, words = read_graphs(graphs, choose_columns(graphs, smiles, None)), []
+    read, words = read_graphs(graphs, choose_columns(graphs, smiles, None)), []
     content: dict[str, Any] = {}
-    if found.values is not None:
-        content["targets"] = TargetSums.of(found.values).to_json()
-        words.append(f"{found.values.shape[1]} targets")
-    if found.attribute is not None or not words:
-        resolve_features(found, "attributes")
-        assert found.attribute is not None
-        content |= AttributeSums.of(found.attribute).to_json()
-        words.insert(0, f"{found.attribute.shape[1]} attributes")
+    if read.values is not None:
+        content["targets"] = TargetSums.of(read.values).to_json()
+        words.append(f"{read.values.shape[1]} targets")
+    if read.attribute is not None or not words:
+        resolve_features(read, "attributes")
+        assert read.attribute is not None
+        content |= AttributeSums.of(read.attribute).to_json()
+        words.insert(0, f"{read.attribute.shape[1]} attributes")
     write_json(out, content)
     typer.echo(f"Wrote {out}: sums of {' and '.join(words)}, for the operator.")
 

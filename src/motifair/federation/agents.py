@@ -48,11 +48,7 @@ class AgentsState:
         """Put the agents of several federations one after another."""
         return cls(
             torch.cat([s.weights for s in states]),
-            Moments(
-                torch.cat([s.moments.first for s in states]),
-                torch.cat([s.moments.second for s in states]),
-                torch.cat([s.moments.steps for s in states]),
-            ),
+            Moments.concatenate([s.moments for s in states]),
             None if states[0].own is None else cls.concatenate([s.own for s in states if s.own]),
         )
 
@@ -94,14 +90,14 @@ class Agents:
         self.shared = self.model.layout.shared(method.share)
         device = keys.device
         # Prototypes are read off the training graphs without dropout, if at all.
-        still = self.model.distinct_layers
-        training_still = still if method.uses_prototypes else 0
+        layers = self.model.distinct_layers
+        training_layers = layers if method.uses_prototypes else 0
         self.loaders = [
-            Loader([train[r] for r in rows], batch_size, device, dtype, layers=training_still)
+            Loader([train[r] for r in rows], batch_size, device, dtype, layers=training_layers)
             for rows in stacks
         ]
         self.tests = [
-            collate([test[r] for r in rows], device, dtype, layers=still) for rows in stacks
+            collate([test[r] for r in rows], device, dtype, layers=layers) for rows in stacks
         ]
         self.tasks = [None if tasks is None else [tasks[r] for r in rows] for rows in stacks]
         self.stacks = [_places(np.array(rows), device) for rows in stacks]
@@ -128,7 +124,7 @@ class Agents:
                 [Loader([rest[r] for r in rows], batch_size, device, dtype) for rows in stacks],
             )
             self.held = [
-                collate([held[r] for r in rows], device, dtype, layers=still)
+                collate([held[r] for r in rows], device, dtype, layers=layers)
                 if any(len(held[r]) for r in rows)
                 else None
                 for rows in stacks

@@ -64,12 +64,12 @@ class Simulation:
         self.initial = self._initial_rows(seeds, dtype, shared)
         self.own_initial = self._initial_rows(self._own_seeds(), dtype, nothing)
         self.agents = self._all_agents(threads, rows, dtype)
-        still = self.model.distinct_layers
+        layers = self.model.distinct_layers
         unseen = [m.global_test for m in self.members]
-        self.global_test = collate(unseen, device, dtype, layers=still)
+        self.global_test = collate(unseen, device, dtype, layers=layers)
         lent = [m.lent for m in self.members]
         self.validation = [
-            collate([shard], device, dtype, layers=still) for shard in lent if len(lent[0])
+            collate([shard], device, dtype, layers=layers) for shard in lent if len(lent[0])
         ]
         self.server = self._server()
 

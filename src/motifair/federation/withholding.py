@@ -122,10 +122,5 @@ class Withholding(Simulation):
 
     def join(self, states: Sequence[FederationState]) -> FederationState:
         """Stack federations that stand at the same round."""
-        given = [s.given for s in states if s.given is not None]
-        joined = Moments(
-            torch.cat([g.first for g in given]),
-            torch.cat([g.second for g in given]),
-            torch.cat([g.steps for g in given]),
-        )
-        return replace(super().join(states), given=joined)
+        given = Moments.concatenate([s.given for s in states if s.given is not None])
+        return replace(super().join(states), given=given)

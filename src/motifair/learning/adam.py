@@ -6,6 +6,7 @@ with different numbers of graphs take different numbers of steps.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -29,6 +30,12 @@ class Moments:
         """Return the initial moments for weights `(R, D)`."""
         steps = torch.zeros(len(weights), dtype=torch.int64, device=weights.device)
         return cls(torch.zeros_like(weights), torch.zeros_like(weights), steps)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Moments]) -> Moments:
+        """Put the rows of several one after another."""
+        first, second, steps = zip(*((m.first, m.second, m.steps) for m in parts), strict=True)
+        return cls(torch.cat(first), torch.cat(second), torch.cat(steps))
 
     def rows(self, rows: slice | Tensor) -> Moments:
         """Return the moments of the given rows."""

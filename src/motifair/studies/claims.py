@@ -12,6 +12,7 @@ import torch
 
 from motifair.evaluation.fairness import rank_fairness
 from motifair.experiments.comparison import Comparison
+from motifair.experiments.jobs import checkpoint_path
 from motifair.experiments.plan import Plan, split_data
 from motifair.experiments.split_result import SplitResult
 from motifair.extras import require
@@ -226,7 +227,7 @@ def private_rows(plan: Plan, folder: Path) -> list[dict[str, object]]:
 
 def final_weights(folder: Path, number: int) -> torch.Tensor:
     """Read the agents' weights after the last round of a run, `(A, D)`."""
-    path = folder / "checkpoint" / f"split-{number:03d}-method.safetensors"
+    path = checkpoint_path(folder, number, "method")
     return load_state(path, torch.device("cpu")).agents.weights
 
 

@@ -93,12 +93,12 @@ def embeddings(members: Members, weights: Tensor) -> tuple[Tensor, Tensor]:
     """Return all prototypes as agents with these weights upload them `(M, H)`, and the server's own
     graphs as each of their models embeds them `(A, G, H)`.
     """
-    model, still = members.model, members.model.distinct_layers
+    model, layers = members.model, members.model.distinct_layers
     with torch.no_grad():
-        train = collate(members.train, weights.device, weights.dtype, layers=still)
+        train = collate(members.train, weights.device, weights.dtype, layers=layers)
         local = local_prototypes(model.embed(weights, train), train)
         test = [members.global_test] * len(weights)
-        own = model.embed(weights, collate(test, weights.device, weights.dtype, layers=still))
+        own = model.embed(weights, collate(test, weights.device, weights.dtype, layers=layers))
     return local, own
 
 
