@@ -99,16 +99,6 @@ class FedAvgWithOwn(Method):
     summary = "control: FedAvg, predictions mixed with those of a model of one's own"
     options = Method.options | {"own_weight", "own_prior"}
 
-    @property
-    def own_weight(self) -> float:
-        """η."""
-        return self.config.own_weight
-
-    @property
-    def own_prior(self) -> float:
-        """Graphs that η counts for."""
-        return self.config.own_prior
-
 
 class FedAvgWithOwnStretched(FedAvgWithOwn):
     """A control: the same with motifair's longer step of the server, and nothing else of it.

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from motifair.components import Component
-from motifair.config import Config
+from motifair.config import OPTIONS, Config
 from motifair.graphs.task import Task
 from motifair.learning.objective import Term, supervised
 from motifair.mechanism.aggregation import size_weights
@@ -146,6 +145,10 @@ class Method(Component):
         """Whether agents are paid by their value; else all get the same."""
         return "payoff" in self.options and self.config.payoff == "paper"
 
+    def chosen(self, option: str) -> Any:
+        """Return an option as it is set if the method reads it, else as profile `paper` has it."""
+        return self.config.value(option) if option in self.options else OPTIONS[option].default
+
     @property
     def share(self) -> str:
         """Which parameters are exchanged: `all`, `conv`, `structure` or `none`."""
@@ -154,12 +157,12 @@ class Method(Component):
     @property
     def mask_scope(self) -> str:
         """Whether rewards are masked over the whole update (`global`) or tensor by tensor."""
-        return "global"
+        return str(self.chosen("mask_scope"))
 
     @property
     def mask_by_length(self) -> bool:
         """Whether a reward is a share of the update's length, not of its components."""
-        return False
+        return bool(self.chosen("mask_by") == "length")
 
     @property
     def uses_prototypes(self) -> bool:
@@ -179,7 +182,7 @@ class Method(Component):
     @property
     def believes(self) -> bool:
         """Whether graphs count only as far as they are distinct, and wired unlike chance."""
-        return False
+        return bool(self.chosen("size") == "believed")
 
     @property
     def bounded(self) -> bool:
@@ -187,22 +190,22 @@ class Method(Component):
 
         The server of a deployed federation always does.
         """
-        return False
+        return bool(self.chosen("bounded"))
 
     @property
     def own_weight(self) -> float:
         """The share, in what an agent predicts, of a model that it also trains alone (η)."""
-        return 0.0
+        return float(self.chosen("own_weight"))
 
     @property
     def own_prior(self) -> float:
         """Graphs that `own_weight` counts for where agents choose that share on held-back ones."""
-        return math.inf
+        return float(self.chosen("own_prior"))
 
     @property
     def reward_step(self) -> float:
         """The step along the reward (s), for agents and server alike."""
-        return 1.0
+        return float(self.chosen("reward_step"))
 
     @classmethod
     def reads_edges(cls) -> bool:

@@ -76,43 +76,8 @@ class Motifair(Method):
         return min(c.trial_rounds, c.rounds) if judged else 0
 
     @property
-    def believes(self) -> bool:
-        """Graphs count as far as they are believed, or as claimed."""
-        return self.config.size == "believed"
-
-    @property
-    def bounded(self) -> bool:
-        """Updates are bounded, or taken as they are."""
-        return self.config.bounded
-
-    @property
     def _asks_peers(self) -> bool:
         return self.config.alignment_against in ("peers", "peers-by-value")
-
-    @property
-    def mask_scope(self) -> str:
-        """What a mask ranks."""
-        return self.config.mask_scope
-
-    @property
-    def own_weight(self) -> float:
-        """η."""
-        return self.config.own_weight
-
-    @property
-    def own_prior(self) -> float:
-        """Graphs that η counts for."""
-        return self.config.own_prior
-
-    @property
-    def reward_step(self) -> float:
-        """s."""
-        return self.config.reward_step
-
-    @property
-    def mask_by_length(self) -> bool:
-        """What the share q of the update means."""
-        return self.config.mask_by == "length"
 
     def retain(self, seen: Seen, kept: Tensor) -> Tensor:
         """κ, or everything where there is no reward."""
