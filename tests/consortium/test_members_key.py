@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from motifair.cli.app import app
 from motifair.consortium import member_view
 from motifair.consortium.audit import audit
-from motifair.consortium.claims import answer, ask
+from motifair.consortium.claims import Question, answer, claimed, drawn_words
 from motifair.consortium.member_view import Member, read_motifs
 from motifair.consortium.members_key import hashed_motif, read_members_key
 from motifair.consortium.run_state import believed_sizes
@@ -85,7 +85,10 @@ def test_fingerprints_can_be_compared_by_the_server_and_computed_by_members_alon
 
 def test_a_member_shows_the_graphs_behind_hashed_fingerprints(worlds: tuple[World, World]) -> None:
     hidden = worlds[1]
-    question = ask(hidden.terms, hidden.folder / "run", hidden.run, "bank-a", 5)
+    words, last = claimed(hidden.folder / "run", hidden.run, "bank-a"), hidden.checkpoint().entry
+    asked = drawn_words(words, 5, last.hash, "bank-a")
+    whose = (hidden.terms.name, hidden.run, "bank-a")
+    question = Question(*whose, last.round, last.hash, len(words), asked)
     graphs = graphs_of("bank-a")
     assert answer(question, hidden.terms, graphs, MEMBERS_KEY).missing == 0
     assert answer(question, hidden.terms, graphs).missing == 5
