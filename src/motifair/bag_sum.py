@@ -81,7 +81,7 @@ class BagSum:
         """
         return cls(
             Bags.of(matrix, device, dtype),
-            Bags.of(sparse.csr_array(matrix.T.tocsr()), device, dtype),
+            Bags.of(matrix.T.tocsr(), device, dtype),
         )
 
     @classmethod

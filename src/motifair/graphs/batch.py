@@ -232,8 +232,9 @@ def collate(
     N = max(len(s.graphs.degree) for s in shards)
     Q = max(s.kinds.shape[0] for s in shards)
     G = max(len(s) for s in shards)
-    closed = stacked([closed_neighbourhoods(s.graphs) for s in shards], N, N)
-    motifs = sparse.csr_array(sparse.block_diag([_wide(s.motifs.T, G) for s in shards], "csr"))
+    neighbours = [closed_neighbourhoods(s.graphs) for s in shards]
+    closed = stacked(neighbours, N, N)
+    motifs = stacked([s.motifs.T for s in shards], None, G)
     count = np.asarray(motifs.sum(axis=1), dtype=np.float64).ravel()
     weight = np.zeros((R, G))
     for r, s in enumerate(shards):
@@ -276,11 +277,11 @@ def collate(
             device=device,
         ),
         motif_rows=BagSum.of(
-            sparse.csr_array(selection(np.repeat(np.arange(R), number), R).T.tocsr()),
+            selection(np.repeat(np.arange(R), number), R).T.tocsr(),
             device,
         ),
         distinct=(
-            _distinct_nodes(shards, layers, device, dtype)
+            _distinct_nodes(shards, neighbours, layers, device, dtype)
             if hoods is None
             else _distinct_messages(shards, hoods, layers, device, dtype)
         ),
@@ -356,14 +357,21 @@ def repeat(batch: Batch, copies: int) -> Batch:
 
 
 def _distinct_nodes(
-    shards: Sequence[Shard], layers: int, device: torch.device, dtype: torch.dtype
+    shards: Sequence[Shard],
+    neighbours: Sequence[sparse.csr_array],
+    layers: int,
+    device: torch.device,
+    dtype: torch.dtype,
 ) -> DistinctNodes | None:
-    """Refine kinds of nodes layer by layer; None if most nodes become distinct."""
+    """Refine kinds of nodes layer by layer; None if most nodes become distinct.
+
+    `neighbours` are the closed neighbourhoods of each agent's nodes.
+    """
     kind = [s.kind for s in shards]
     size = [s.kinds.shape[0] for s in shards]
     levels: list[Bags] = []
     for _ in range(layers - 1):
-        counts = [_kind_counts(s, k, n) for s, k, n in zip(shards, kind, size, strict=True)]
+        counts = [_kind_counts(c, k, n) for c, k, n in zip(neighbours, kind, size, strict=True)]
         distinct = [distinct_rows(count) for count in counts]
         rows, kind = [r for r, _ in distinct], [k for _, k in distinct]
         new = [r.shape[0] for r in rows]
@@ -433,12 +441,8 @@ def _distinct_pool(
     return Bags.of(stacked(pool, graphs, max(size)), device, dtype)
 
 
-def _kind_counts(shard: Shard, kind: Ints, kinds: int) -> sparse.csr_array:
+def _kind_counts(neighbours: sparse.csr_array, kind: Ints, kinds: int) -> sparse.csr_array:
     """Count how often each kind occurs in each closed neighbourhood, `(nodes, kinds)`."""
-    counts = sparse.csr_array(closed_neighbourhoods(shard.graphs) @ selection(kind, kinds))
+    counts = neighbours @ selection(kind, kinds)
     counts.sort_indices()
     return counts
-
-
-def _wide(block: sparse.sparray, width: int) -> sparse.csr_array:
-    return stacked([block], block.shape[0], width)
