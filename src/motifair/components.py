@@ -7,10 +7,12 @@ of their own by entry points.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import Field, dataclass, field, fields
-from importlib.metadata import entry_points
+from functools import cache
+from importlib.metadata import EntryPoints, entry_points
 from typing import Any, ClassVar, Generic, Self, TypeVar, dataclass_transform
 
 from motifair.config import OPTIONS, Config, option
@@ -69,6 +71,17 @@ class Component:
         return bound
 
 
+def offered(group: str) -> EntryPoints:
+    """Return the entry points of a group in all installed packages, such as `motifair.methods`."""
+    return _read_once(group, tuple(sys.path))
+
+
+@cache
+def _read_once(group: str, path: tuple[str, ...]) -> EntryPoints:
+    """Read the entry points of the packages on a path, which takes a twentieth of a second."""
+    return entry_points(group=group)
+
+
 C = TypeVar("C", bound=Component)
 
 
@@ -84,8 +97,8 @@ class Registry(Generic[C]):
 
     def all(self) -> dict[str, type[C]]:
         """Return every component by name."""
-        offered = {e.name: e.load() for e in entry_points(group=self.group)}
-        return {**offered, **self.given, **self.built_in}
+        installed = {e.name: e.load() for e in offered(self.group)}
+        return {**installed, **self.given, **self.built_in}
 
     def find(self, name: str) -> type[C]:
         """Look a component up; built-in ones first, since reading entry points takes long."""

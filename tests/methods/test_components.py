@@ -12,7 +12,7 @@ from torch import Tensor
 from worlds import simulate, small_config, small_split
 
 import motifair
-from motifair.components import Component
+from motifair.components import Component, offered
 from motifair.config import Config, option
 from motifair.errors import MotifairError
 from motifair.experiments.jobs import list_jobs, run_jobs
@@ -217,6 +217,19 @@ def test_an_installed_package_brings_a_valuation_and_an_aggregation() -> None:
         match=r"Method 'motifair' returned values that add up to 2 in round 1; `valuate` must",
     ):
         motifair.run(valuation="shortness", total=2, rounds=2, agents=4, threads=1)
+
+
+def test_entry_points_are_read_once_for_a_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("motifair.components.entry_points", lambda group: asked.append(group))
+    for _ in range(3):
+        offered("motifair.nothing")
+    assert asked == ["motifair.nothing"]
+    monkeypatch.syspath_prepend(str(tmp_path))
+    offered("motifair.nothing")
+    assert len(asked) == 2
 
 
 @pytest.mark.usefixtures("installed")

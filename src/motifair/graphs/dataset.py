@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from motifair.components import offered
 from motifair.errors import MotifairError
 from motifair.graphs.convert import from_objects
 from motifair.graphs.csv_file import BY_NAME, Columns, Table, csv_stem, is_csv
@@ -191,7 +191,7 @@ def _offered(dataset: str) -> Objects | None:
     """Return the graphs of a plugin: what the function behind an entry point returns."""
     if dataset in KNOWN or "," in dataset:  # reading entry points takes long
         return None
-    for entry in entry_points(group=PLUGINS, name=dataset):
+    for entry in offered(PLUGINS).select(name=dataset):
         graphs: Objects = entry.load()()
         return graphs
     return None
