@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Callable
 from importlib import import_module
@@ -42,10 +43,13 @@ def named(name: str) -> Callable[..., Any]:
     if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", name):
         raise MotifairError(f"'{name}' names no function; write package.module:function.")
     module, _, function = name.partition(":")
+    gc.disable()  # nothing that is imported is garbage: to look for it takes half a second
     try:
         value = getattr(import_module(module), function)
     except (ImportError, AttributeError) as error:
         raise MotifairError(f"There is no function {name} here ({error}).") from error
+    finally:
+        gc.enable()
     if not callable(value):
         raise MotifairError(f"{name} is not a function.")
     return value  # type: ignore[no-any-return]
