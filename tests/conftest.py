@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import shutil
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
+import typer.main
+import typer.testing
 from hypothesis import settings
 
 from motifair import cores
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
     from postgres_server import Postgres
 
 torch.set_num_threads(1)
+# Typer builds every command anew for each command line: most of the time of a refused one.
+typer.main.get_command = functools.cache(typer.main.get_command)
+typer.testing._get_command = typer.main.get_command
 settings.register_profile("motifair", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("motifair")
 
@@ -36,6 +42,8 @@ def pytest_collection() -> Iterator[None]:
     gc.disable()
     yield
     gc.freeze()
+    # A collection for every 700 new objects is a twentieth of the time of a test.
+    gc.set_threshold(20_000)
     gc.enable()
 
 

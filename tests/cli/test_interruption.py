@@ -52,15 +52,9 @@ def resume(out: Path) -> None:
     assert CliRunner().invoke(app, ["resume", str(out), "--quiet"]).exit_code == 0
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return in_peace(WORDS, tmp_path_factory.mktemp("whole") / "run")
-
-
 @pytest.mark.kill
-def test_killed_at_random_moments_a_run_still_ends_bit_identical(
-    whole: Path, tmp_path: Path
-) -> None:
+def test_killed_at_random_moments_a_run_still_ends_bit_identical(tmp_path: Path) -> None:
+    whole = in_peace(WORDS, tmp_path / "whole")
     broken = tmp_path / "broken"
     moments = random.Random(7)
     kills = 0
@@ -86,7 +80,7 @@ def test_killed_at_random_moments_a_run_still_ends_bit_identical(
 
 @pytest.mark.kill
 def test_killed_while_an_agent_gives_less_a_run_still_ends_bit_identical(tmp_path: Path) -> None:
-    words = [*WORDS, "--rounds", "12", "--set", "incentives=true"]
+    words = [*WORDS, "--rounds", "6", "--agents", "3", "--set", "incentives=true"]
     whole = in_peace(words, tmp_path / "whole")
     broken = tmp_path / "broken"
     process = start(*words, "--out", str(broken))
@@ -100,15 +94,15 @@ def test_killed_while_an_agent_gives_less_a_run_still_ends_bit_identical(tmp_pat
 
 
 @pytest.mark.kill
-def test_an_interrupt_saves_says_how_to_go_on_and_loses_nothing(
-    whole: Path, tmp_path: Path
-) -> None:
+def test_an_interrupt_saves_says_how_to_go_on_and_loses_nothing(tmp_path: Path) -> None:
+    words = [*WORDS, "--rounds", "12"]
+    whole = in_peace(words, tmp_path / "whole")
     broken = tmp_path / "broken"
-    process = start(*WORDS, "--out", str(broken))
+    process = start(*words, "--out", str(broken))
     while process.poll() is None and not any((broken / "checkpoint").glob("*.safetensors")):
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=300)
     assert process.returncode == 130
     assert "Stopping after this round" in said
     assert f"motifair resume {broken}" in said

@@ -138,7 +138,9 @@ def test_a_run_without_faults_passes_every_kind_of_instant() -> None:
     assert 40 <= len(passed) <= 80
 
 
-@pytest.mark.parametrize("part", range(5))
+@pytest.mark.parametrize(
+    "part", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in range(1, 5))]
+)
 def test_a_crash_at_any_instant_changes_nothing_about_the_end(part: int) -> None:
     wanted, passed = undisturbed()
     for k in range(part, len(passed), 5):

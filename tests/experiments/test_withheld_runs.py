@@ -171,6 +171,7 @@ class _Killer(Callback):
             raise Killed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", [0, 2**33], ids=["one by one", "side by side"])
 def test_killed_among_the_further_trainings_a_run_ends_bit_identical(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: int

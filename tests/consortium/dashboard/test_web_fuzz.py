@@ -43,6 +43,7 @@ def client(address: str) -> Iterator[httpx.Client]:
         yield opened
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", list(GenerationMode))
 def test_whatever_fits_the_schema_or_does_not_is_answered(
     address: str, mode: GenerationMode

@@ -188,7 +188,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Consortium]:
     """A server and two of three members; the disk of the server's runs is small, if it can be."""
     folder = tmp_path_factory.mktemp("refused") / "operator"
     with Consortium(folder) as made:
-        made.prepare(3, ROUNDS, deadline="8.0")
+        made.prepare(3, ROUNDS, deadline="30.0")  # to start its worker takes a while
         runs = folder / "runs"
         runs.mkdir()
         mount = ["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", str(runs)]
@@ -207,7 +207,7 @@ def test_who_never_joins_is_named(world: Consortium) -> None:
     with pytest.raises(MotifairError) as refused:
         run_federation(world.operator, "run-1")
     assert str(refused.value) == (
-        f"'{THIRD}' did not join (did not reply within 8 s); start its agent, "
+        f"'{THIRD}' did not join (did not reply within 30 s); start its agent, "
         "or remove it from the federation."
     )
     assert world.round("run-1") == -1

@@ -57,6 +57,7 @@ def test_on_a_cpu_a_round_beats_the_naive_loop_and_is_near_its_products(
     assert found["peak_memory_mib"] > 50
 
 
+@pytest.mark.slow
 def test_rounds_with_and_without_edge_labels_are_compared() -> None:
     path = nx.path_graph(4)
     nx.set_edge_attributes(path, {edge: k % 2 for k, edge in enumerate(path.edges)}, "label")
