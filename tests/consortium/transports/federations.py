@@ -20,7 +20,7 @@ def free_port():
         return s.getsockname()[1]
 
 
-def wait_until(condition, seconds=40):
+def wait_until(condition, seconds=120):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not happen"
@@ -49,7 +49,7 @@ class Federation:
             self.kits["server"], {"folder": str(self.out)}
         )
 
-    def start_site(self, name, wait=30):
+    def start_site(self, name, wait=120):
         settings = {"faults": str(self.faults)}
         self.started[name] = processes.start_site(
             self.kits[name], "agents:make", settings, wait=wait
@@ -65,7 +65,7 @@ class Federation:
     def wait_for(self, rounds):
         wait_until(lambda: len(self.lines()) >= rounds)
 
-    def segment(self, rounds=3, deadline=20.0, content=1000, max_bytes=10**6, timeout=60, **more):
+    def segment(self, rounds=3, deadline=20.0, content=1000, max_bytes=10**6, timeout=180, **more):
         """Run a segment; returns how it ended and a line about each of its rounds."""
         (self.out / "trial.jsonl").unlink(missing_ok=True)
         more = {"driver": DRIVER, "min_sites": 1, "members": self.members, **more}
