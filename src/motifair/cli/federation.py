@@ -299,9 +299,11 @@ def _keep(
     from motifair.consortium.transports.nvflare.processes import trouble
     from motifair.consortium.transports.nvflare.stopping import keeping
 
+    until = "" if detach else " Ctrl-C ends it; with --detach the command returns."
+
     def begin() -> EngineProcess:
         process = start()
-        for line in (f"{process.kit.name} is running; its log is {process.log}.", *notes):
+        for line in (f"{process.kit.name} is running; its log is {process.log}.{until}", *notes):
             tell(line)
         return process
 

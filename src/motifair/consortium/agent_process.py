@@ -42,8 +42,10 @@ def settings_of(
     `tell` is called with the folder of the state, and what of the graphs is used or ignored.
     """
     from motifair.consortium.transports.nvflare.kits import name_of
+    from motifair.consortium.transports.nvflare.processes import check_kit
 
     name, kit = name_of(kit), kit.resolve()
+    check_kit(kit)  # before a state is moved, which the version that made the kit may still need
     _terms(name, kit)
     own_key(kit)
     place = _state_folder(kit, state, tell)

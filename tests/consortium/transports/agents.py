@@ -19,8 +19,27 @@ def make(name, settings):
             os._exit(size)
         if kind == "sleep":
             time.sleep(size)
-        if kind == "grow":
+        if kind in ("grow", "stall"):
             task = task.ljust(size, b".")
+        if kind == "stall":
+            stop_halfway(size)
         return name.encode() + b":" + task
 
     return handle
+
+
+def stop_halfway(size):
+    """Send half of the next reply of this size, and then nothing for as long as the process lives.
+
+    Heartbeats go on: to the server the site is there.
+    """
+    from nvflare.fuel.f3.streaming.blob_streamer import BlobStream
+
+    read = BlobStream.read
+
+    def stalled(stream, chunk_size):
+        while stream.get_size() >= size and stream.pos >= size // 2:
+            time.sleep(3600)
+        return read(stream, chunk_size)
+
+    BlobStream.read = stalled

@@ -33,6 +33,7 @@ def federation(tmp_path_factory):
         try:
             with pytest.MonkeyPatch.context() as small:  # sites that cheat have no such limit
                 small.setenv("NVFLARE_STREAMING_MAX_BLOB_SIZE", "10000000")
+                small.setenv("NVFLARE_STREAMING_READ_TIMEOUT", "3")
                 made.start_server()
             with ThreadPoolExecutor() as pool:
                 list(pool.map(made.start_site, MEMBERS))
@@ -78,10 +79,10 @@ def rounds(federation):
         {
             "b": {"2": ["raise", 0], "6": ["grow", 20_000_000]},
             "c": {"3": ["grow", 2_000_000]},
-            "a": {"4": ["sleep", 10]},
+            "a": {"4": ["sleep", 10], "7": ["stall", 5_000_000]},
         }
     )
-    ending, lines = federation.segment(rounds=6, deadline=8.0)
+    ending, lines = federation.segment(rounds=10, deadline=8.0)
     assert ending.how == "done"
     return {line["round"]: line for line in lines}
 
@@ -113,6 +114,13 @@ def test_a_reply_too_large_to_receive_is_refused_by_its_announced_size(federatio
     assert rounds[6]["failures"] == {"b": "did not reply within 8 s"}
     log = federation.started["server"].log.read_text()
     assert "exceeds configured limit 10000000" in log
+
+
+def test_a_reply_that_stops_halfway_is_dropped_and_its_site_can_answer_again(federation, rounds):
+    assert set(rounds[7]["replies"]) == {"b", "c"}
+    assert rounds[7]["failures"] == {"a": "did not reply within 8 s"}
+    assert "read timed out after 3 seconds" in federation.started["server"].log.read_text()
+    assert rounds[10]["replies"] == everybody(10)
 
 
 def test_a_killed_worker_answers_in_the_same_round(federation):

@@ -300,8 +300,8 @@ def check_version(kit: Path) -> None:
     allowed = read_json(kit / "local" / "resources.json").get("class_allow_list")
     if allowed not in ([CONTROLLER], [EXECUTOR]):
         raise MotifairError(
-            f"The kit {kit} was made by another version of motifair. "
-            "Ask the operator for a renewed kit."
+            f"The kit {kit} was made by another version of motifair; the operator makes a new one "
+            f"with: motifair federation renew {name_of(kit)}."
         )
 
 

@@ -42,6 +42,7 @@ LOG = "engine.log"
 SERVER_PROGRAM = "nvflare.private.fed.app.server.server_train"
 LOOK_BACK = 200_000
 STEP = 0.1
+STALLED = 30  # seconds after which a message that has stopped arriving is dropped
 SERVER_READY = re.compile(r"Server started")
 SITE_READY = re.compile(r"Successfully registered client")
 EVICTED = re.compile(r"is evicted for \S+ from endpoint ([\w-]+) for")
@@ -187,6 +188,7 @@ def _start(kit: Path, part: str, program: str, local: dict[str, Any]) -> EngineP
     environment = {
         # A larger message is refused by its announced size, before it is received.
         "NVFLARE_STREAMING_MAX_BLOB_SIZE": str(MAX_BYTES + 2**20),
+        "NVFLARE_STREAMING_READ_TIMEOUT": str(STALLED),
         **os.environ,
         "PYTHONSAFEPATH": "1",
         "MALLOC_ARENA_MAX": "4",
