@@ -51,6 +51,7 @@ MORE = ("name", "deadline", "max_size_ratio", "max_time_ratio", "members_key")  
 SEEDS = {name: 100 + k for k, name in enumerate(NAMES)}
 MEMBERS_KEY = b"shared by the members, not with the operator"
 JUDGING = -1  # in place of the round for tasks to judge peers, which are of round 0, as joining is
+COMPARING = -2  # the same for tasks to judge the server's last models
 
 
 @cache
@@ -169,7 +170,7 @@ class World:
     """Sites and a server, all of whose memory is in `folder`.
 
     The rest is what a test may look at: entries that were told, the last task of each agent and
-    round (`JUDGING` is none), and what was answered to it.
+    round (`JUDGING` and `COMPARING` are none), and what was answered to it.
     """
 
     folder: Path
@@ -190,7 +191,8 @@ class World:
         def handler(name: str, site: MemberAgent) -> Callable[[bytes], bytes]:
             def handle(task: bytes) -> bytes:
                 download = Download.decode(task)
-                round = JUDGING if download.task == JUDGE else download.round
+                judging = COMPARING if download.round else JUDGING
+                round = judging if download.task == JUDGE else download.round
                 self.tasks[name, round] = task
                 answer = self.meddle(name, download, lambda: site(task))
                 self.answers[name, round] = answer

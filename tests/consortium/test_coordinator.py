@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 import torch
-from deployed import JUDGING, NAMES, Answer, Away, World, away, honest, key_of, terms_of
+from deployed import COMPARING, JUDGING, NAMES, Answer, Away, World, away, honest, key_of, terms_of
 from oracles import naive
 
 from motifair.consortium.checkpoint import load_checkpoint, save_checkpoint
@@ -103,9 +103,11 @@ def test_every_round_has_a_task_for_everyone_and_the_last_one_ends_it() -> None:
     world = finished()
     for (name, t), task in world.tasks.items():
         download = Download.decode(task)
-        assert (download.run, download.round, download.agent) == ("trial-1", max(t, 0), name)
-        assert download.task == {0: "join", JUDGING: "judge", 5: "finish"}.get(t, "train")
-    assert len(world.tasks) == 7 * len(NAMES)
+        round = {JUDGING: 0, COMPARING: 4}.get(t, t)
+        assert (download.run, download.round, download.agent) == ("trial-1", round, name)
+        tasks = {0: "join", JUDGING: "judge", COMPARING: "judge", 5: "finish"}
+        assert download.task == tasks.get(t, "train")
+    assert len(world.tasks) == 8 * len(NAMES)
 
 
 def test_the_terms_with_everybodys_key_are_the_first_entry() -> None:

@@ -351,6 +351,11 @@ def _show(
     cells = [[number(v) if isinstance(v, float) else str(v) for v in r.values()] for r in rows]
     title = f"Run {run}, {result['rounds']} rounds"
     Console().print(Table([*rows[0]], cells, title, range(1, len(rows[0]))).to_rich())
+    if (kept := result.get("model_of_round", result["rounds"])) < result["rounds"]:
+        typer.echo(
+            f"The server's model is that of round {kept}: to the median member a later one is "
+            "worse on its graphs, and was not handed out."
+        )
     for key, value in (about or {}).items():
         typer.echo(f"{key}: {value}")
     if operator.terms.audit is not None and last.kind != "audit":

@@ -104,6 +104,17 @@ class Coordinator:
             if len(peers)
         }
 
+    def requests_to_compare(self, models: Sequence[Tensor], round: int) -> dict[str, bytes]:
+        """Return the tasks that ask members how well models of the server's do, if the method has
+        members judge models, and these have no parameters of members' own.
+        """
+        size = self.shared.stop - self.shared.start
+        if not self.method.trial_rounds or size < self.model.layout.size or len(models) < 2:
+            return {}
+        shown = torch.stack(list(models)).numpy()
+        tasks = {n: self._task(n, JUDGE, round) for n in self.terms.members}
+        return {n: replace(task, models=shown).encode() for n, task in tasks.items()}
+
     def _judged(self) -> np.ndarray:
         """Return whose models each member judges, by number."""
         return judged_agents(len(self.terms.members), self.terms.config.seed)
@@ -193,7 +204,7 @@ class Coordinator:
         rejected: dict[str, str] = {}
         for name, sealed in replies.items():
             task = Download.decode(tasks[name])
-            shape = partial(self._shape, motifs.get(name, 0))
+            shape = partial(self._shape, motifs.get(name, 0), task)
             if len(sealed) > self._most_bytes(motifs.get(name)):
                 rejected[name] = f"an upload of {len(sealed)} bytes"
                 continue
@@ -408,7 +419,7 @@ class Coordinator:
         size = int(self.shared.stop - self.shared.start)
         return 2**16 + 4 * (2 * size + motifs * self.model.hidden)
 
-    def _shape(self, motifs: int, upload: Upload) -> Shape:
+    def _shape(self, motifs: int, task: Download, upload: Upload) -> Shape:
         """Return the shape that the arrays of an upload must have.
 
         An agent that joins sends its motifs in the upload; else it has `motifs` of them.
@@ -416,7 +427,7 @@ class Coordinator:
         if upload.task == FINISH:
             return Shape()
         if upload.task == JUDGE:
-            return Shape(judgement=(self._judged().shape[1], 2))
+            return Shape(judgement=(0 if task.models is None else len(task.models), 2))
         size = self.shared.stop - self.shared.start
         count = len(upload.motifs) if upload.task == JOIN else motifs
         prototypes = (count, self.model.hidden) if self.method.uses_prototypes else None

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from motifair.consortium.agent import LOST, OTHER_TERMS
@@ -35,6 +36,7 @@ from motifair.consortium.validation import Accepted
 from motifair.consortium.wire import unseal
 from motifair.errors import MotifairError
 from motifair.files import write_atomic, write_json
+from motifair.mechanism.judgement import handed_out
 from motifair.statements.accounts import Accounts
 from motifair.statements.entry import GENESIS, Entry
 
@@ -48,8 +50,9 @@ PATIENCE = 600.0  # seconds that a ledger may be unavailable before the run ends
 class RunDriver:
     """Runs the server's side of a run, with checkpoints in `folder`, the run's own.
 
-    `on_entry` is called with every entry, `on_finish` with the last checkpoint, before the run
-    counts as finished. `sign` signs entries with the key of the coordinator's `operator`.
+    `on_entry` is called with every entry, `on_finish` with the checkpoint whose model is handed
+    out, before the run counts as finished. `sign` signs entries with the key of the coordinator's
+    `operator`.
     """
 
     transport: Transport
@@ -320,15 +323,35 @@ class RunDriver:
         replies, _ = self._exchange(checkpoint.round, tasks)
         accepted, _ = self.coordinator.collect(tasks, replies, checkpoint.roster)
         accuracy = {name: a.upload.accuracy for name, a in sorted(accepted.items())}
-        self.on_finish(checkpoint)
+        chosen = self._handed_out(checkpoint)
+        self.on_finish(chosen)
         result = {
             "run": self.coordinator.run,
             "rounds": checkpoint.round,
+            "model_of_round": chosen.round,
             "head": checkpoint.entry.hash,
             "accuracy": accuracy,
             "metric": self.coordinator.terms.config.metric,
         }
         write_json(self.folder / RESULT, result)
+
+    def _handed_out(self, last: RunCheckpoint) -> RunCheckpoint:
+        """Return the checkpoint whose model is handed out: the last, or, if members find that
+        worse than one of the last three, an earlier one. If too few answer, it is the last.
+        """
+        coordinator = self.coordinator
+        saved = [c for c in good_checkpoints(self.folder) if c.entry.hash != last.entry.hash]
+        kept = [*saved[::-1], last]
+        models = [server_model(coordinator, c) for c in kept]
+        requests = coordinator.requests_to_compare(models, last.round)
+        replies, _ = self._exchange(last.round, requests) if requests else ({}, {})
+        accepted, _ = coordinator.collect(requests, replies, ())
+        if not requests or len(accepted) < coordinator.terms.quorum:
+            return last
+        self._retain(last.round, {name: replies[name] for name in accepted}, requests)
+        said = [a.upload.judgement for a in accepted.values()]
+        loss = np.stack([each[:, 0] for each in said if each is not None], axis=1)
+        return kept[handed_out(torch.from_numpy(loss))]
 
     def _append(self, entry: Entry) -> None:
         """Append an entry to the ledger; retry while it is unavailable."""

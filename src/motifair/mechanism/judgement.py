@@ -8,6 +8,8 @@ own, and nobody is asked about itself.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -16,6 +18,7 @@ from motifair.mechanism.trust import class_trust, from_the_top
 SHARPNESS = 0.25  # power of the loss: the larger, the more differences of quality count in pay
 SMALLEST_LOSS = 1e-3
 SMALLEST = 1e-12
+WORSE = 1.05  # times the loss of an earlier model of the server's, and a later one is held back
 MIDDLE = 0.2  # of the judges, by weight, whose mean is their median
 STEPS = 20  # of the fit, which settles in a few
 
@@ -92,6 +95,30 @@ def _slope(said: Tensor, weight: Tensor, by: Tensor, dim: int) -> Tensor:
     """Return the least-squares slopes of what was said on `by`, along an axis."""
     products, squares = weight * said * by, weight * by.square()
     return products.sum(dim=dim) / squares.sum(dim=dim).clamp(min=SMALLEST)
+
+
+def handed_out(loss: Tensor) -> int:
+    """Return which of the server's last models is handed out, by what its members say of them.
+
+    `loss[k, j]` is the loss of model k, the oldest first, on the graphs of member j. It is the
+    newest model that to the median member is not worse than any before it, by more than a
+    twentieth. To hold a good model back costs next to nothing, since one of a round or two before
+    is handed out instead.
+
+    >>> handed_out(torch.tensor([[0.5, 0.5, 0.5], [0.4, 0.6, 0.4], [0.8, 0.7, 0.0]]))
+    1
+    """
+    relative = loss.double().clamp(min=SMALLEST_LOSS).log()
+    best = len(relative) - 1
+    while best and any(
+        _median(relative[best] - earlier) > math.log(WORSE) for earlier in relative[:best]
+    ):
+        best -= 1
+    return best
+
+
+def _median(values: Tensor) -> float:
+    return float(weighted_median(values, torch.ones_like(values)))
 
 
 def weighted_median(values: Tensor, weights: Tensor) -> Tensor:

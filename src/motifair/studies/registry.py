@@ -24,6 +24,7 @@ MODULES = {
     "claims": "motifair.studies.claims",
     "pooled": "motifair.studies.pooled",
     "manipulation": "motifair.studies.manipulation",
+    "influence": "motifair.studies.influence",
     "axioms": "motifair.studies.axioms",
     "inversion": "motifair.studies.inversion",
     "values": "motifair.studies.values.study",
