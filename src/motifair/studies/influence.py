@@ -254,6 +254,7 @@ def _attacked(plan: Plan, number: int, cast: Cast, *, limits: bool) -> list[dict
 def cost_table(outcomes: pd.DataFrame) -> pd.DataFrame:
     """Compare each attack with honest members under the same rule, and these with each other."""
     by = outcomes.set_index(["dataset", "case", "attack", "rule", "split"])[list(MEASURES)]
+    by = by.sort_index()
     rows = []
     for dataset, case in dict.fromkeys(zip(outcomes["dataset"], outcomes["case"], strict=True)):
         here = by.loc[dataset, case]
