@@ -145,7 +145,8 @@ class Influenced(Dishonest):
         """Run all rounds; return the others' accuracy, the server's as handed out, that of its
         last model, and how often it follows the trigger of a backdoor.
         """
-        state, recent = self.start(), []
+        state = self.start()
+        recent: list[FederationState] = []
         for _ in range(config_rounds):
             state = self.play(state).state
             recent = [*recent, state][-KEPT:]
