@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Literal
 
 import numpy as np
 import torch
@@ -55,12 +54,11 @@ from motifair.mechanism.bounds import (
     too_short,
     usual_length,
 )
-from motifair.mechanism.settlement import to_pico
 from motifair.methods import make_method
 from motifair.motifs.vocabulary import MotifIndex
 from motifair.motifs.wiring import measure_count
 from motifair.statements.accounts import Accounts
-from motifair.statements.entry import AgreedTerms, Entry, Line, clean_reason, terms_digest
+from motifair.statements.entry import AgreedTerms, Entry, Line, Status, clean_reason, terms_digest
 from motifair.statements.verification import signed_message
 
 MOST_BYTES_TO_JOIN = 2**28
@@ -360,18 +358,13 @@ class Coordinator:
         absent: Mapping[str, str],
     ) -> list[Line]:
         return [
-            Line(
-                agent=j.name,
-                status=_status(j.name, accepted, rejected),
-                reason=clean_reason(rejected.get(j.name) or absent.get(j.name, "")),
-                value=to_pico(float(record["value"][i])),
-                alignment=_pico_or_none(record["alignment"][i]),
-                diversity=_pico_or_none(record["diversity"][i]),
-                compensation=0,
-                kept=int(record["kept"][i]),
-                payoff=0,
-                upload=accepted[j.name].sha256 if j.name in accepted else "",
-                signature=accepted[j.name].signature if j.name in accepted else "",
+            Line.unsettled(
+                j.name,
+                {column: float(numbers[i]) for column, numbers in record.items()},
+                _status(j.name, accepted, rejected),
+                clean_reason(rejected.get(j.name) or absent.get(j.name, "")),
+                accepted[j.name].sha256 if j.name in accepted else "",
+                accepted[j.name].signature if j.name in accepted else "",
             )
             for i, j in enumerate(roster)
         ]
@@ -447,13 +440,7 @@ def _no_rewards(server: Server, state: ServerState) -> Downloads:
     return Downloads(nothing, torch.ones(agents), *server.for_agents(state))
 
 
-def _status(
-    name: str, accepted: Mapping[str, Accepted], rejected: Mapping[str, str]
-) -> Literal["present", "absent", "rejected"]:
+def _status(name: str, accepted: Mapping[str, Accepted], rejected: Mapping[str, str]) -> Status:
     if name in accepted:
         return "present"
     return "rejected" if name in rejected else "absent"
-
-
-def _pico_or_none(number: Tensor) -> int | None:
-    return None if torch.isnan(number) else to_pico(float(number))

@@ -403,21 +403,17 @@ def _read_plan(out: Path, stored: Mapping[str, Any]) -> Plan:
             "way; run again into another folder."
         )
     options, environment = dict(stored["options"]), stored["environment"]
-    if options["dataset"] == OWN:
-        raise MotifairError(
-            "This run's graphs were given in Python; call motifair.run with the same graphs and "
-            f"out='{out}' to continue."
-        )
-    if options["partition"] == FUNCTION:
-        raise MotifairError(
-            "This run's graphs were shared out by a function; call motifair.run with the same "
-            f"function and out='{out}' to continue."
-        )
-    if not is_known(options.get("model", "")):
-        raise MotifairError(
-            "This run's model was given in Python; call motifair.run with the same model and "
-            f"out='{out}' to continue."
-        )
+    in_python = {
+        "graphs were given in Python": ("graphs", options["dataset"] == OWN),
+        "graphs were shared out by a function": ("function", options["partition"] == FUNCTION),
+        "model was given in Python": ("model", not is_known(options.get("model", ""))),
+    }
+    for what, (part, is_so) in in_python.items():
+        if is_so:
+            raise MotifairError(
+                f"This run's {what}; call motifair.run with the same {part} and out='{out}' to "
+                "continue."
+            )
     dataset = options.pop("dataset")
     config = make_config({**options, "dataset": dataset})
     folder = None if environment["data_dir"] is None else Path(environment["data_dir"])

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 from motifair.config import Config
 from motifair.errors import MotifairError
 from motifair.experiments.split_result import SplitResult
 from motifair.mechanism.payoff import SIZE_PAYOFFS
-from motifair.mechanism.settlement import to_pico
 from motifair.methods import make_method
 from motifair.statements.accounts import Accounts
 from motifair.statements.entry import LARGEST, AgreedTerms, Entry, Line
@@ -49,24 +46,8 @@ def entries_of(config: Config, split: SplitResult, run: str) -> tuple[Entry, ...
 
 
 def _lines(split: SplitResult, t: int) -> list[Line]:
-    row = {name: column[t] for name, column in split.history.columns.items()}
+    columns = {name: column[t] for name, column in split.history.columns.items()}
     return [
-        Line(
-            agent=name,
-            status="present",
-            reason="",
-            value=to_pico(row["value"][k]),
-            alignment=_pico_or_none(row["alignment"][k]),
-            diversity=_pico_or_none(row["diversity"][k]),
-            compensation=0,
-            kept=int(row["kept"][k]),
-            payoff=0,
-            upload="",
-            signature="",
-        )
+        Line.unsettled(name, {column: float(row[k]) for column, row in columns.items()})
         for k, name in enumerate(split.names)
     ]
-
-
-def _pico_or_none(number: float) -> int | None:
-    return None if math.isnan(number) else to_pico(number)

@@ -7,13 +7,21 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-_ENVIRONMENT = Environment(
-    loader=PackageLoader("motifair.report", "assets"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
+
+def environment(package: str) -> Environment:
+    """Return how the templates in the assets of a package are filled in: text is escaped, and what
+    is not given is an error.
+    """
+    return Environment(
+        loader=PackageLoader(package, "assets"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+_ENVIRONMENT = environment("motifair.report")
 
 
 def render(name: str, **content: Any) -> str:

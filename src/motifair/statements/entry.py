@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from decimal import Context, Decimal
 from functools import cached_property
 from hashlib import sha256
-from typing import Any, Literal
+from math import isnan
+from typing import Any, Literal, get_args
 
 from motifair.files import finite, parse_json
+from motifair.mechanism.settlement import to_pico
 from motifair.statements.audits import AuditTerms
 
 GENESIS = "0" * 64
 KINDS = ("terms", "round", "audit")
-STATUSES = ("present", "absent", "rejected")
+Status = Literal["present", "absent", "rejected"]
+STATUSES = get_args(Status)
 PAYS = ("value", "equal")
 EXACT = Context(prec=60)  # digits of the longest amount
 LARGEST = 2**63 - 1
@@ -130,7 +133,7 @@ class Line:
     """
 
     agent: str
-    status: Literal["present", "absent", "rejected"]
+    status: Status
     reason: str
     value: int
     alignment: int | None
@@ -141,6 +144,23 @@ class Line:
     upload: str
     signature: str
     recorded: str | None = field(default=None, compare=False)
+
+    @classmethod
+    def unsettled(
+        cls,
+        agent: str,
+        row: Mapping[str, float],
+        status: Status = "present",
+        reason: str = "",
+        upload: str = "",
+        signature: str = "",
+    ) -> Line:
+        """Return a line before its payoff is settled, from the agent's row of a round's record."""
+        aligned, diverse = (
+            None if isnan(row[name]) else to_pico(row[name]) for name in ("alignment", "diversity")
+        )
+        value, kept = to_pico(row["value"]), int(row["kept"])
+        return cls(agent, status, reason, value, aligned, diverse, 0, kept, 0, upload, signature)
 
     def flaws(self) -> Iterator[str]:
         """Yield a sentence for each invalid value."""

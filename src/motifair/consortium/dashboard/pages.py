@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 from fastapi import APIRouter, HTTPException, Path, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 
 from motifair.consortium.dashboard.access import LASTS, Viewer
 from motifair.consortium.dashboard.api import (
@@ -29,6 +29,7 @@ from motifair.consortium.dashboard.results import Results
 from motifair.consortium.dashboard.views import Detail
 from motifair.consortium.store.export import to_json
 from motifair.report.statement import describe
+from motifair.report.templates import environment
 from motifair.statements.entry import Entry, decimal
 from motifair.table import NONE, Table
 
@@ -44,13 +45,7 @@ AgentName = Annotated[str, Path(max_length=300)]
 
 
 def _environment() -> Environment:
-    made = Environment(
-        loader=PackageLoader("motifair.consortium.dashboard", "assets"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    made = environment("motifair.consortium.dashboard")
     made.globals |= {
         "asset": address,
         "forms": list(Form),
