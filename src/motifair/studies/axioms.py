@@ -1,8 +1,10 @@
 """Axioms of fair pay, tried on random federations under several valuations.
 
 A graph stands for a direction in which it moves a model, and a member's update is the mean over its
-graphs: training without its noise, so that a violation is the rule's and not that of a draw. Rounds
-are served, bounded and settled as between machines.
+graphs: training without its noise, so that a violation is the rule's and not that of a draw. What a
+member trains alone, for its peers to judge, is the mean over all rounds; it does well on a graph as
+far as it points the way that the graph does. Rounds are served, bounded and settled as between
+machines.
 """
 
 from __future__ import annotations
@@ -15,13 +17,14 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
+from torch.nn.functional import cosine_similarity, softplus
 
 from motifair.config import make_config
 from motifair.experiments.plan import make_plan, split_data
 from motifair.federation.history import History
 from motifair.federation.loop import run_rounds
 from motifair.federation.members import prepare
-from motifair.federation.protocol import Uploads
+from motifair.federation.protocol import Judgement, Uploads
 from motifair.federation.round import serve_round
 from motifair.federation.server import Server
 from motifair.federation.simulation import Simulation
@@ -40,6 +43,7 @@ TRIED = 100  # random federations for each axiom and rule
 TRIED_GRAPHS = 20  # of those with real graphs, which are trained on
 TOLERANCE = 1e-9  # of a round's budget; values are rounded to 1e-12
 ROUNDS, SIZE, KEYS = 5, 12, 8
+STEEPNESS = 4.0  # of the logistic loss by how a model and a graph point the same way
 
 # Prototypes need models, and change no value by themselves.
 _EARLIER = {name: value for name, value in EARLIER.items() if "prototype" not in name}
@@ -105,7 +109,7 @@ def paid(
 ) -> np.ndarray:
     """Return what each member is paid in each round of a budget of 1, `(rounds, members)`.
 
-    `sent(member, update)` changes what a member sends.
+    `sent(member, update)` changes what a member sends, also of the model that it trains alone.
     """
     config = make_config({**options, "agents": len(world.held), "rounds": ROUNDS})
     method = make_method(config)
@@ -126,11 +130,13 @@ def paid(
         believed=believed,
         bounded=True,
     )
-    state, rounds = server.start(torch.zeros(SIZE, dtype=torch.float64)), []
+    sent = sent or (lambda member, update: update)
+    initial = torch.zeros(SIZE, dtype=torch.float64)
+    judgement = judged(world, sent) if method.trial_rounds else None
+    state, rounds = server.start(initial, None, judgement), []
     for t in range(ROUNDS):
         update = torch.stack([torch.tensor(world.moves[own, t].mean(axis=0)) for own in world.held])
-        if sent is not None:
-            update = torch.stack([sent(k, row) for k, row in enumerate(update)])
+        update = torch.stack([sent(k, row) for k, row in enumerate(update)])
         none = torch.zeros(len(update))
         gradient = -update if method.uses_gradients else None
         uploads = Uploads(update, gradient, update.norm(dim=1), None, none)
@@ -139,6 +145,18 @@ def paid(
         state, _, record = serve_round(server, state, uploads, None if present.all() else present)
         rounds.append(settled(record, present, config.budget).numpy())
     return np.stack(rounds)
+
+
+def judged(world: World, sent: Callable[[int, Tensor], Tensor]) -> Judgement:
+    """Return what members say of the models that their peers trained alone, honestly."""
+    moves = torch.from_numpy(world.moves.mean(axis=1))
+    alone = torch.stack([sent(k, moves[own].mean(dim=0)) for k, own in enumerate(world.held)])
+    nearness = cosine_similarity(alone[:, None], moves[None], dim=-1)  # (members, graphs)
+    said = [nearness[:, own] for own in world.held]
+    told = torch.stack([near.mean(dim=1) for near in said], dim=1)
+    loss = torch.stack([softplus(-STEEPNESS * near).mean(dim=1) for near in said], dim=1)
+    nobody = torch.eye(len(world.held), dtype=torch.bool)  # judges itself
+    return Judgement(loss.masked_fill(nobody, torch.nan), told.masked_fill(nobody, torch.nan))
 
 
 def total(options: Mapping[str, Any], world: World) -> np.ndarray:
