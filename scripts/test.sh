@@ -9,15 +9,15 @@ jobs=${2:?usage: test.sh BIN JOBS}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# Compile modules and kernels once; the processes below would all do so at the same time. What
-# cannot be collected is said by the tests themselves.
+# Compile modules and kernels once; the processes below would all do so at the same time.
 "$bin/motifair" run --rounds 1 --agents 3 --set batch_size=8 --quiet --out "$scratch/run" >/dev/null
-"$bin/python" -m pytest --collect-only tests >/dev/null 2>&1 || true
 
 # Every process of the tests imports all files that it is given: here only those with federations.
 "$bin/python" -m pytest -n "$jobs" --dist loadfile -m federation --durations=15 \
   $(grep -rl --include='*.py' 'mark\.federation' tests) >"$scratch/federations" 2>&1 &
 federation=$!
+# The other tests' own modules; what cannot be collected is said by the tests themselves.
+"$bin/python" -m pytest --collect-only tests >/dev/null 2>&1 || true
 status=0
 "$bin/python" -m slipcover --json --out "$scratch/quick.json" -m pytest -n "$jobs" \
   --dist worksteal -m quick -rs --durations=15 || status=$?
