@@ -35,7 +35,7 @@ def test_the_default_keeps_an_axiom(axiom: Axiom, seed: int) -> None:
 @settings(max_examples=12, deadline=None)
 def test_duplicating_brings_next_to_nothing(seed: int) -> None:
     """Copies count once, but that they are claimed makes a model's merit less likely chance."""
-    assert axioms.no_gain_duplicating(DEFAULT, np.random.default_rng(seed)) < 0.005
+    assert axioms.no_gain_duplicating(DEFAULT, np.random.default_rng(seed)) < 0.01
 
 
 def test_models_alone_are_judged_by_the_others() -> None:
