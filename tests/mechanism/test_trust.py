@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,6 +20,7 @@ from motifair.mechanism.trust import (
     class_trust,
     distinct_graphs,
     exclusiveness,
+    strangers,
     trust,
     wiring_trust,
 )
@@ -241,6 +243,19 @@ def test_graphs_changed_a_little_gain_little_where_graphs_are_alike_by_chance() 
         changed = [*agents[:k], 10_000 + np.arange(len(graphs)), *agents[k + 1 :]]
         gain.append(distinct_graphs(changed)[k] / before[k])
     assert np.mean(gain) < 1.1
+
+
+@given(lists_of_graphs)
+def test_nobody_judges_a_model_that_learnt_from_its_own_graphs(agents: list[list[int]]) -> None:
+    holders = Counter(g for graphs in agents for g in set(graphs))
+    rare = [
+        {g for g in graphs if holders[g] == 1 or 2 * holders[g] <= len(agents)} for graphs in agents
+    ]
+    found = strangers(fingerprints(agents))
+    for i, a in enumerate(rare):
+        for j, b in enumerate(rare):
+            alike = len(a & b) > min(len(a), len(b)) / 2
+            assert found[i, j] == (i != j and not alike)
 
 
 def test_an_agent_without_graphs_counts_nothing() -> None:

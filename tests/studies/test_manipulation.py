@@ -511,6 +511,16 @@ def test_attackers_lie_in_a_simulation_as_the_attack_says() -> None:
     torch.testing.assert_close(said.told[:, rest], true.told[:, rest], equal_nan=True)
 
 
+def test_names_with_the_same_graphs_do_not_judge_each_other() -> None:
+    config, split = world()
+    simulation = attacked(BY_NAME["join as two, same graphs"], config, split)[0]
+    names, judges = [ATTACKER, len(split.names)], simulation.server.judges
+    assert judges is not None
+    assert not judges[names][:, names].any()
+    judges[ATTACKER, names[1]] = judges[names[1], ATTACKER] = True
+    assert torch.equal(judges, ~torch.eye(len(judges), dtype=torch.bool))
+
+
 def test_a_new_name_starts_with_an_equal_share_and_no_past() -> None:
     _, simulation, _ = trained()
     state = replace(

@@ -25,6 +25,7 @@ from motifair.consortium.run_state import (
     believed_sizes,
     believed_weights,
     counted_sizes,
+    judging_members,
     make_checkpoint,
     needed_tensor,
     update_digest,
@@ -298,6 +299,7 @@ class Coordinator:
             torch.tensor(self.terms.config.seed),
             believed=believed_sizes(self.terms, roster),
             graph_weight=believed_weights(self.terms, roster),
+            judges=judging_members(self.terms, roster),
             bounded=True,
         )
 

@@ -22,7 +22,12 @@ from motifair.consortium.wire import (
     digest,
 )
 from motifair.errors import MotifairError
-from motifair.federation.belief import GraphSummary, believed_graphs, graph_weights
+from motifair.federation.belief import (
+    GraphSummary,
+    believed_graphs,
+    graph_weights,
+    possible_judges,
+)
 from motifair.federation.server import ServerState
 from motifair.federation.tensor_file import tensors_digest
 from motifair.mechanism.bounds import (
@@ -110,6 +115,13 @@ def believed_weights(terms: FederationTerms, roster: Sequence[JoinedMember]) -> 
     if not make_method(terms.config).believes:
         return None
     return torch.from_numpy(graph_weights(_summaries(roster), terms.schema.classes))
+
+
+def judging_members(terms: FederationTerms, roster: Sequence[JoinedMember]) -> Tensor | None:
+    """Return whose model each member can judge, `(A, A)`; None if the terms ask for no prints."""
+    if not make_method(terms.config).believes:
+        return None
+    return torch.from_numpy(possible_judges(_summaries(roster)))
 
 
 def _summaries(roster: Sequence[JoinedMember]) -> list[GraphSummary]:

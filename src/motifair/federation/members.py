@@ -17,6 +17,7 @@ from motifair.federation.belief import (
     GraphSummary,
     believed_graphs,
     graph_weights,
+    possible_judges,
     summarise,
 )
 from motifair.federation.offer import Offer, offered
@@ -149,6 +150,10 @@ class Members:
             return graph_weights(said, own.split.graphs.class_values)
 
         return self._by_space(weights)
+
+    def judges(self) -> np.ndarray:
+        """Return whose model each agent can judge, `(A, A)`."""
+        return possible_judges(self.summaries)
 
     def _by_space(self, of: Callable[[list[GraphSummary], Members], np.ndarray]) -> np.ndarray:
         result = np.empty(len(self.train))

@@ -277,6 +277,7 @@ class Simulation:
             self._validate if self.validation else None,
             self._by_member(Members.believed),
             self._by_member(Members.graph_weights),
+            self._by_member(Members.judges),
             bounded=self.method.bounded,
         )
 

@@ -20,6 +20,7 @@ LEAST_WIRING = 0.1  # of a consistency: what a hundred graphs show by chance
 RINGS = 4  # the first measures of the wiring
 MOST_OF_A_CLASS = 0.9  # of its graphs: with more an agent begins to have the class alone
 SMALLEST = 1e-9  # relative: what sums of weights are rounded by
+HALF = 0.5  # of an agent's graphs: who holds more of them is no stranger
 DIVIDED = 0.5  # evidence of both signs that cancels to less than this part
 
 
@@ -93,11 +94,9 @@ def distinct_graphs(fingerprints: Sequence[np.ndarray]) -> np.ndarray:
     >>> distinct_graphs([np.array([1, 2, 2]), np.array([3, 4]), np.array([3, 4]), np.array([5])])
     array([2., 1., 1., 1.])
     """
-    holds, copies = _rare_graphs(fingerprints)
     agents = len(fingerprints)
-    both = (holds @ holds.T).toarray()
-    own = both.diagonal()
-    alike = both / own.clip(min=1)[:, None]
+    copies = _rare_graphs(fingerprints)
+    alike, own = _alike(copies)
     others = alike[~np.eye(agents, dtype=bool)].reshape(agents, agents - 1)
     chance = 2 * np.quantile(others, 2 / 3) if agents > 1 else 0.0
     names = 1 + ((others - chance) / max(1 - chance, SMALLEST)).clip(0, 1).sum(axis=1)
@@ -109,9 +108,31 @@ def distinct_graphs(fingerprints: Sequence[np.ndarray]) -> np.ndarray:
     return counted
 
 
-def _rare_graphs(fingerprints: Sequence[np.ndarray]) -> tuple[sparse.csr_array, sparse.csr_array]:
-    """Return which agent holds which graph, and how often, `(A, graphs)` each, of all graphs that
-    one agent alone or at most half of them hold.
+def strangers(fingerprints: Sequence[np.ndarray]) -> np.ndarray:
+    """Return which agent's model each agent can judge, `(A, A)`: not one that learnt from its own
+    graphs, if it holds more than half of that agent's graphs, or that agent of its own.
+
+    >>> graphs = [np.array([1, 2]), np.array([1, 2]), np.array([3, 4]), np.array([5, 6])]
+    >>> strangers(graphs).astype(int).tolist()
+    [[0, 0, 1, 1], [0, 0, 1, 1], [1, 1, 0, 1], [1, 1, 1, 0]]
+    """
+    alike, _ = _alike(_rare_graphs(fingerprints))
+    apart: np.ndarray = np.maximum(alike, alike.T) <= HALF
+    np.fill_diagonal(apart, False)
+    return apart
+
+
+def _alike(copies: sparse.csr_array) -> tuple[np.ndarray, np.ndarray]:
+    """Return the part of each agent's different graphs that each agent holds, and their number."""
+    holds = (copies > 0).astype(float)
+    both = (holds @ holds.T).toarray()
+    own = both.diagonal()
+    return both / own.clip(min=1)[:, None], own
+
+
+def _rare_graphs(fingerprints: Sequence[np.ndarray]) -> sparse.csr_array:
+    """Return how often each agent holds each graph, `(A, graphs)`, of all graphs that one agent
+    alone or at most half of them hold.
     """
     everything, graph = np.unique(np.concatenate(fingerprints), return_inverse=True)
     agents = len(fingerprints)
@@ -119,8 +140,7 @@ def _rare_graphs(fingerprints: Sequence[np.ndarray]) -> tuple[sparse.csr_array, 
     shape = (agents, len(everything))
     copies = sparse.csr_array((np.ones(len(graph)), (agent, graph)), shape=shape)
     holders = np.bincount(copies.indices, minlength=len(everything))
-    rare = copies[:, np.flatnonzero((holders == 1) | (2 * holders <= agents))]
-    return (rare > 0).astype(float), rare
+    return copies[:, np.flatnonzero((holders == 1) | (2 * holders <= agents))]
 
 
 def exclusiveness(classes: Sequence[np.ndarray], known: np.ndarray) -> np.ndarray:
