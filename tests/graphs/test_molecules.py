@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from motifair.errors import MotifairError
 from motifair.graphs import molecules
 from motifair.graphs.csv_file import Columns
+from motifair.graphs.dataset import Dataset
+from motifair.graphs.inputs import describe_inputs
 from motifair.graphs.molecules import Molecules, parse_smiles, scaffolds
 from motifair.graphs.read import NO_CLASS, read_graphs, read_table
 
@@ -47,6 +49,29 @@ def test_atoms_and_bonds_are_labelled_and_bad_smiles_counted(tmp_path: Path) -> 
         "2 SMILES that RDKit cannot read (line 4: c1ccccc; line 6: empty)",
         "1 molecules without a value of any target",
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ('\ufeffSMILES;y\n"C";0\nCC;1\n', ""),
+        ("smiles\ty\r\nC\t0\r\nCC \t1\r\n\r\n", ""),
+        ("smiles,active\nC,False\nCC,True\n", ""),
+        ('smiles,"IC50 > 5, in nM; pH 7",id\nC,0,1\nCC,1,2\n', "IC50 > 5, in nM; pH 7"),
+    ],
+)
+def test_tables_as_spreadsheets_write_them(text: str, asked: str, tmp_path: Path) -> None:
+    graphs, _ = read_table(write(tmp_path, text), Columns(targets=asked))
+    assert (graphs.nodes.tolist(), graphs.target.tolist()) == ([1, 2], [0, 1])
+
+
+def test_few_whole_numbers_are_said_to_be_read_as_numbers(tmp_path: Path) -> None:
+    path = write(tmp_path, "smiles,kind\nC,0\nCC,2\nCCC,1\n")
+    data = Dataset(read_table(path, Columns())[0])
+    kinds = ("regression", "classes")
+    said = [describe_inputs(data, "label", motifs=False, task=task).uses[-1] for task in kinds]
+    assert said[0] == "1 target (kind; numbers: if its 3 values are classes, use task=classes)"
+    assert said[1] == "3 classes (0, 1, 2)"
 
 
 def test_attributes_are_those_that_are_named(tmp_path: Path) -> None:
@@ -105,7 +130,8 @@ MISTAKES = [
     (TABLE, Columns("name", "toxic"), "RDKit cannot read the SMILES in column 'name'"),
     (TABLE.replace("smiles", "mol"), Columns(targets="toxic"), "name the one with SMILES with"),
     ("smiles,y\nCCO,\nCC,\n", Columns(targets="y"), "No molecule of {} has a value of y"),
-    ("smiles,name\nCCO,a\n", Columns(), "has no column of numbers to predict"),
+    ("smiles,name\nCCO,a\n", Columns(), "no column of numbers to predict (left out: name, which"),
+    ("smiles;y\nCCO;1,5\nC;2,5\n", Columns(targets="y"), "write targets as numbers with a dec"),
     ("smiles,y\nCCO,inf\nCC,1\n", Columns(), "Column 'y' of {} has an infinite number"),
     ("", Columns(), "{} is empty"),
     ("smiles,y\n", Columns(), "{} has no row below"),

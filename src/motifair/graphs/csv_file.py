@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +15,7 @@ import pandas as pd
 from motifair.errors import MotifairError, nearest
 
 SUFFIXES = (".csv", ".csv.gz")
+SEPARATORS = (",", ";", "\t")
 ALL = "all"  # every column that can be a target
 
 
@@ -66,14 +69,14 @@ def csv_stem(path: Path) -> str:
 
 
 def read_csv(path: Path) -> pd.DataFrame:
-    """Read a table; its first line names the columns.
+    """Read a table separated by commas, semicolons or tabs; its first line names the columns.
 
     Raises:
         MotifairError: If the file is not there, not UTF-8, damaged or empty, or lines have
             unequally many values.
     """
     try:
-        frame = pd.read_csv(path, low_memory=False)
+        frame = pd.read_csv(path, low_memory=False, sep=_separator(path))
     except UnicodeDecodeError as error:
         raise MotifairError(f"{path} is not UTF-8; save it as UTF-8 text.") from error
     except pd.errors.EmptyDataError as error:
@@ -81,7 +84,7 @@ def read_csv(path: Path) -> pd.DataFrame:
     except pd.errors.ParserError as error:
         why = str(error).strip().rpartition(": ")[2]
         raise MotifairError(
-            f"{path} is not a table separated by commas ({why}); fix the line."
+            f"{path} is not a table separated by commas, semicolons or tabs ({why}); fix the line."
         ) from error
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or "it is corrupt or truncated"
@@ -89,6 +92,13 @@ def read_csv(path: Path) -> pd.DataFrame:
     if frame.empty:
         raise MotifairError(f"{path} has no row below the names of its columns; add some.")
     return frame
+
+
+def _separator(path: Path) -> str:
+    """Return what separates most names of columns in the first line."""
+    with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+        first = file.readline().decode(errors="replace")
+    return max(SEPARATORS, key=lambda s: len(next(csv.reader([first], delimiter=s), [])))
 
 
 def find_column(frame: pd.DataFrame, name: str, path: Path) -> str:
@@ -110,8 +120,9 @@ def find_targets(
 
     Args:
         frame: The table.
-        asked: Names separated by commas; `all` for every column of numbers that vary, but row
-            numbers (whole numbers in ascending order); nothing if there is only one such column.
+        asked: Names separated by commas; `all` for every column of numbers, or True and False,
+            that vary, but row numbers (whole numbers in ascending order); nothing if there is only
+            one such column.
         used: Columns that serve as something else.
         path: The file, for error messages.
 
@@ -119,9 +130,11 @@ def find_targets(
     >>> find_targets(table, "", {"smiles"}, Path("a.csv"))
     (['toxic'], ['column id, which counts rows'])
     """
+    if asked in frame.columns:  # a name may have a comma itself
+        return [asked], []
     if asked and asked != ALL:
         return [find_column(frame, name.strip(), path) for name in asked.split(",")], []
-    numbers = frame.select_dtypes("number")
+    numbers = frame.select_dtypes(["number", "bool"])
     free = [c for c in named(numbers) if c not in used]
     rows = [c for c in free if _counts_rows(frame[c])]
     vary = numbers[free].nunique() > 1
@@ -130,6 +143,8 @@ def find_targets(
     left = [f"column {c}, which counts rows" for c in rows]
     left += [f"{len(constant)} columns without two values ({_some(constant)})"] if constant else []
     if not found:
+        texts = [c for c in named(frame) if c not in used and c not in free]
+        left += [f"{_some(texts)}, which are not numbers alone"] if texts else []
         without = f" (left out: {'; '.join(left)})" if left else ""
         raise MotifairError(f"{path} has no column of numbers to predict{without}; add one.")
     if len(found) > 1 and not asked:
@@ -147,8 +162,8 @@ def read_targets(frame: pd.DataFrame, names: list[str], path: Path) -> np.ndarra
             bad = pd.to_numeric(frame[name], errors="coerce").isna() & frame[name].notna()
             raise MotifairError(
                 f"Column '{name}' of {path} has '{frame[name][bad].iloc[0]}', which is not a "
-                "number; write targets as numbers, classes as 0 and 1, and leave out what is "
-                "missing."
+                "number; write targets as numbers with a decimal point, classes as 0 and 1, and "
+                "leave out what is missing."
             )
     values: np.ndarray = frame[names].to_numpy(np.float64)
     if np.isinf(values).any():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,9 @@ from motifair.graphs.features import (
     resolve_features,
 )
 from motifair.graphs.schema import format_values
-from motifair.graphs.task import BINARY, CLASSES, resolve_task
+from motifair.graphs.task import BINARY, CLASSES, REGRESSION, resolve_task
+
+FEW = 10  # different whole numbers that may have been meant as classes
 
 
 @dataclass(frozen=True)
@@ -100,12 +102,16 @@ def _targets(data: Dataset, task: str) -> str:
     """Describe the targets: classes, binary tasks or numbers, and how many labels are missing."""
     graphs, kind = resolve_task(data.graphs, task)
     if kind == CLASSES:
-        return _classes(data)
+        return _classes(replace(data, graphs=graphs))
     assert graphs.values is not None
     count, names = graphs.values.shape[1], format_values(graphs.target_names)
     words = "binary task" if kind == BINARY else "target"
     missing = np.isnan(graphs.values).mean()
     holes = f"; {missing:.0%} of labels missing" if missing else ""
+    if kind == REGRESSION and count == 1 and not missing:
+        found = np.unique(graphs.values)
+        if len(found) <= FEW and (found == np.floor(found)).all():
+            holes = f"; numbers: if its {len(found)} values are classes, use task=classes"
     return f"{count} {words}{'s' if count > 1 else ''} ({names}{holes})"
 
 
