@@ -22,7 +22,8 @@ from motifair.graphs.graph_set import GraphSet
 from motifair.graphs.partition import Partition
 from motifair.graphs.schema import Schema
 from motifair.graphs.split import Split
-from motifair.graphs.task import TargetSums
+from motifair.graphs.task import TargetSums, Task
+from motifair.models import GIN
 from motifair.statements.statement import make_statement
 
 KINDS = {"binary": "roc-auc", "regression": "rmse"}
@@ -52,20 +53,18 @@ def graphs_of(kind: str) -> Callable[[str], GraphSet]:
 
 
 def agreed(kind: str) -> FederationTerms:
-    """Terms whose numbers are scaled by the sums of the members' training graphs."""
+    """Terms with scale and rates by the sums of the members' training graphs."""
     graphs = {name: graphs_of(kind)(name) for name in NAMES}
     schema = Schema.of(GraphSet.concatenate("all", list(graphs.values())), "label")
     content = content_of(rounds=2, test_fraction=0.4)
     terms = make_terms({**content, "schema": schema.to_json()})
-    if kind == "regression":
-        sums = []
-        for name, own in graphs.items():
-            train, _ = member_holdout(terms.config, name, own, SEEDS[name])
-            assert own.values is not None
-            sums.append(TargetSums.of(own.values[train]))
-        said = [TargetSums.from_json(s.to_json()) for s in sums]
-        terms = make_terms({**content, "schema": schema.scaled_by(said).to_json()})
-    return terms
+    sums = []
+    for name, own in graphs.items():
+        train, _ = member_holdout(terms.config, name, own, SEEDS[name])
+        assert own.values is not None
+        sums.append(TargetSums.of(own.values[train]))
+    said = [TargetSums.from_json(s.to_json()) for s in sums]
+    return make_terms({**content, "schema": schema.scaled_by(said).to_json()})
 
 
 def simulated(terms: FederationTerms, kind: str) -> Simulation:
@@ -146,6 +145,23 @@ def test_a_schema_with_a_task_is_read_again_and_refused_when_damaged() -> None:
         schema.scaled_by([TargetSums.of(np.zeros((3, 1)))])
     with pytest.raises(MotifairError, match="metric=f1 is not for task=regression"):
         make_terms({**content_of(metric="f1"), "schema": schema.to_json()})
+
+
+def test_terms_of_binary_tasks_without_base_rates_begin_as_they_did() -> None:
+    schema = agreed("binary").schema
+    assert schema.task is not None
+    content = schema.task.to_json()
+    assert min(content["rates"]) > 0
+    assert Schema.from_json(schema.to_json()) == schema
+    earlier = Task.from_json({name: content[name] for name in ("kind", "names")})
+    assert earlier.log_odds == ()
+    rows = [GIN(5, 2, 4, 1, task=t).layout.initial(0, torch.float64) for t in (earlier, None)]
+    assert torch.equal(*rows)
+    for wrong in ([0.5], [0.0, 0.5], [0.5, 1.0]):
+        with pytest.raises(MotifairError, match=r"rates .* fix them"):
+            Task.from_json({**content, "rates": wrong})
+    with pytest.raises(MotifairError, match="Sums number 2 are of targets other than 0 and 1"):
+        schema.scaled_by([TargetSums.of(np.full((3, 2), k)) for k in (1.0, 2.0)])
 
 
 def test_the_classes_of_a_sample_may_be_agreed_on_as_numbers() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import motifair
@@ -43,6 +44,38 @@ def test_the_terms_name_the_columns_that_members_read(
     assert terms.config.max_ring == 8
     assert data.motifs == ("bond 6 6/1",)
     assert data.inputs.uses[-1] == "2 classes (0, 1)"
+
+
+@pytest.mark.parametrize(("target", "task"), [("toxic", "binary"), ("weight", "regression")])
+def test_targets_of_a_table_have_scale_or_rates_of_the_members_sums(
+    target: str,
+    task: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sample, own, said = table(tmp_path / "sample.csv"), tmp_path / "own.csv", tmp_path / "own.json"
+    lines = sample.read_text().splitlines()
+    own.write_text("\n".join([*lines[:10], *lines[1:30:2]]) + "\n")
+    columns = ["--smiles", "Structure"]
+    words = ["federation", "init", "--like", sample, "--members", "a,b", "--task", task, *columns]
+    words += ["--targets", target, "--folder", tmp_path / "op", "--sums", said]
+    sums = ["federation", "sums", "--graphs", own, "--out", said, *columns]
+    assert call(monkeypatch, *sums) == 0
+    assert call(monkeypatch, *words) == 2
+    assert (
+        "no sums of targets; write it with: motifair federation sums (of a CSV file with --tar"
+        in (capsys.readouterr().err)
+    )
+    assert call(monkeypatch, *sums, "--targets", target, "--task", task) == 0
+    assert call(monkeypatch, *words) == 0
+    found = read_terms(tmp_path / "op" / "federation.toml").schema.predicted
+    values = pd.read_csv(own)[target]
+    if task == "binary":
+        assert found.rates == pytest.approx([(values.sum() + 1) / (len(values) + 2)])
+    else:
+        assert found.mean == pytest.approx([values.mean()])
+        assert found.scale == pytest.approx([values.std(ddof=0)])
 
 
 def test_columns_of_what_is_no_table_are_refused(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,24 @@ def test_with_one_contributor_fedavg_is_its_training_alone(kind: str) -> None:
     _, alone, _ = simulate(small_config(method="self-train", agents=2, dropout=0.0, **MANY), shares)
     found, expected = (s[-1].agents.weights[0] for s in (together, alone))
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
+
+
+def test_a_network_for_binary_tasks_begins_at_the_base_rates_of_the_members_labels() -> None:
+    """An average of a few small steps would not get there, but by the size of graphs."""
+    config = small_config(method="fedavg", **MANY)
+    split = small_split(config, planted_tasks(holes=0.3))
+    simulation, states, _ = simulate(config, split)
+    values, model = split.graphs.values, simulation.members[0].model
+    assert values is not None
+    labels = values[np.concatenate(split.partition.train)]
+    rate = (np.nansum(labels, axis=0) + 1) / ((~np.isnan(labels)).sum(axis=0) + 2)
+    np.testing.assert_allclose(model.task.rates, rate)
+    earlier = simulation.model.layout.initial(simulation.members[0].seed, torch.float64)
+    plain = replace(model.layout, centres={}).initial(simulation.members[0].seed, torch.float64)
+    moved = states[0].server.weights - plain
+    assert torch.equal(states[0].server.weights, earlier)
+    np.testing.assert_allclose(moved[-len(rate) :], np.log(rate / (1 - rate)))
+    assert not moved[: -len(rate)].any()
 
 
 def learnt(graphs: GraphSet, **options: Any) -> Any:

@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Folder = Annotated[Path, typer.Option("--folder", help="The operator's folder.")]
 Member = Annotated[str, typer.Argument(help="A member named in federation.toml.")]
+Task = Annotated[
+    str,
+    typer.Option(
+        help="What is predicted: auto, classes, binary or regression.",
+        autocompletion=complete.task,
+    ),
+]
 HERE = Path()
 
 
@@ -52,13 +59,7 @@ def init(
         str,
         typer.Option(help="Edge labels: auto, label or ignore.", autocompletion=complete.edges),
     ] = "ignore",
-    task: Annotated[
-        str,
-        typer.Option(
-            help="What is predicted: auto, classes, binary or regression.",
-            autocompletion=complete.task,
-        ),
-    ] = "auto",
+    task: Task = "auto",
     sums: Annotated[
         list[Path] | None,
         typer.Option(help="A member's file from `federation sums`; once for each member."),
@@ -69,8 +70,8 @@ def init(
 ) -> None:
     """Write a commented federation.toml, ready to edit.
 
-    Attributes are standardised, and targets that are numbers scaled, by the members' --sums, or
-    without them by the sample.
+    Attributes are standardised, targets that are numbers scaled, and the networks for binary tasks
+    begun at their base rates, by the members' --sums, or without them by the sample.
     """
     from motifair.graphs.dataset import Dataset
     from motifair.graphs.inputs import describe_inputs
@@ -81,7 +82,7 @@ def init(
     columns = choose_columns(like, smiles, targets or "")
     sample = read_graphs(like, columns)
     schema = Schema.of(sample, features, edges, task)
-    scaled = bool(schema.predicted.scale)
+    scaled = schema.task is not None
     if sums and (schema.mean or not scaled):
         schema = schema.standardised_by([_attribute_sums(path) for path in sums])
     if sums and scaled:
@@ -104,18 +105,24 @@ def write_sums(
     graphs: Annotated[Path, typer.Option(help="The member's graphs.")],
     out: Annotated[Path, typer.Option(help="The file to write.")],
     smiles: Smiles = None,
+    targets: Targets = None,
+    task: Task = "auto",
 ) -> None:
     """Write the sums of a member's node attributes and targets, for the operator's `init --sums`.
 
     They are the number of its nodes, and of each attribute the mean and the sum of squares; and of
-    targets that are numbers how many are known, their mean and their sum of squares.
+    targets that are numbers or binary answers how many are known, their mean and their sum of
+    squares. A CSV file's targets are those of --targets.
     """
     from motifair.files import write_json
     from motifair.graphs.features import AttributeSums, resolve_features
     from motifair.graphs.read import read_graphs
-    from motifair.graphs.task import TargetSums
+    from motifair.graphs.schema import with_numbers
+    from motifair.graphs.task import BINARY, REGRESSION, TargetSums
 
-    read, words = read_graphs(graphs, choose_columns(graphs, smiles, None)), []
+    read, words = read_graphs(graphs, choose_columns(graphs, smiles, targets)), []
+    if task in (BINARY, REGRESSION):
+        read = with_numbers(read)
     content: dict[str, Any] = {}
     if read.values is not None:
         content["targets"] = TargetSums.of(read.values).to_json()
@@ -148,7 +155,8 @@ def _read_sums(path: Path, what: str, parse: Callable[[Any], T]) -> T:
         return parse(read_json(path))
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise MotifairError(
-            f"{path} has no sums of {what}; write it with: motifair federation sums."
+            f"{path} has no sums of {what}; write it with: motifair federation sums"
+            f"{' (of a CSV file with --targets, as for init).' if what == 'targets' else '.'}"
         ) from error
 
 

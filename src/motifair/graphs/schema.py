@@ -97,7 +97,7 @@ class Schema:
         )
         classes, predicted = class_values_of(graphs.target), None
         if graphs.values is not None or task not in ("auto", CLASSES):
-            numbers, kind = resolve_task(_with_numbers(graphs), task)
+            numbers, kind = resolve_task(with_numbers(graphs), task)
             classes = ()
             if kind == CLASSES:
                 raise MotifairError(f"{graphs.name} has numbers as targets; use task=auto.")
@@ -122,7 +122,7 @@ class Schema:
         return replace(self, mean=tuple(mean.tolist()), scale=tuple(scale.tolist()))
 
     def scaled_by(self, members: Sequence[TargetSums]) -> Schema:
-        """Return the schema with mean and scale of the targets of all members."""
+        """Return the schema with mean and scale, or rates, of the targets of all members."""
         return replace(self, task=self.predicted.scaled_by(members))
 
     def encoding(self) -> Features:
@@ -184,7 +184,7 @@ def check_schema(graphs: GraphSet, schema: Schema) -> None:
     """Raise, naming the first such graph, if graphs of `read_graphs` violate the schema."""
     check_inputs(graphs, schema)
     if schema.task is not None:
-        _check_targets(_with_numbers(graphs), schema.task)
+        _check_targets(with_numbers(graphs), schema.task)
         return
     if graphs.values is not None:
         raise MotifairError(
@@ -212,7 +212,7 @@ def conform(graphs: GraphSet, schema: Schema) -> GraphSet:
     """
     check_schema(graphs, schema)
     if schema.task is not None:
-        return replace(_with_numbers(graphs), target_names=schema.task.names)
+        return replace(with_numbers(graphs), target_names=schema.task.names)
     target = np.searchsorted(np.array(schema.classes), graphs.target)
     return replace(graphs, target=target, class_values=schema.classes)
 
@@ -237,7 +237,7 @@ def _check_targets(graphs: GraphSet, task: Task) -> None:
         )
 
 
-def _with_numbers(graphs: GraphSet) -> GraphSet:
+def with_numbers(graphs: GraphSet) -> GraphSet:
     """Return graphs of `read_graphs` with their classes as numbers, NaN for those without."""
     if graphs.values is not None:
         return graphs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,6 +29,8 @@ class Task:
         mean: Mean of each number over the members' training graphs; for a regression only.
         scale: Its standard deviation. A model predicts numbers less their mean, over their scale.
         metric: Name of the metric by which predictions are judged.
+        rates: Share of 1 among the members' answers to each binary task (`base_rates`), at which a
+            built-in network begins; none for other tasks, and in terms that were agreed before.
 
     >>> Task("classes", 2).metric
     'accuracy'
@@ -39,6 +42,7 @@ class Task:
     mean: tuple[float, ...] = ()
     scale: tuple[float, ...] = ()
     metric: str = "accuracy"
+    rates: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         scaled = self.outputs if self.kind == REGRESSION else 0
@@ -55,12 +59,25 @@ class Task:
             raise MotifairError(
                 "mean and scale of targets must be finite, and scale more than 0; fix them."
             )
+        if self.rates and (self.kind != BINARY or len(self.rates) != self.outputs):
+            raise MotifairError("rates are for binary tasks, one for each; fix them.")
+        if not all(0 < rate < 1 for rate in self.rates):
+            raise MotifairError("rates of binary tasks must be between 0 and 1; fix them.")
+
+    @property
+    def log_odds(self) -> tuple[float, ...]:
+        """What a model says of a binary task that knows nothing but `rates`.
+
+        >>> Task("binary", 1, ("toxic",), rates=(0.5,)).log_odds
+        (0.0,)
+        """
+        return tuple(math.log(rate / (1 - rate)) for rate in self.rates)
 
     def to_json(self) -> dict[str, Any]:
-        """Return kind, names, mean and scale as a dictionary for JSON."""
+        """Return kind, names and, where there are any, mean, scale and rates for JSON."""
         content = {"kind": self.kind, "names": list(self.names)}
-        scaling = {"mean": list(self.mean), "scale": list(self.scale)}
-        return content | scaling if self.scale else content
+        more = {name: list(getattr(self, name)) for name in ("mean", "scale", "rates")}
+        return content | {name: values for name, values in more.items() if values}
 
     @classmethod
     def from_json(cls, content: Any) -> Task:
@@ -70,23 +87,30 @@ class Task:
         2
         """
         names = tuple(str(name) for name in content["names"])
-        mean, scale = (tuple(map(float, content.get(n, ()))) for n in ("mean", "scale"))
-        return cls(str(content["kind"]), len(names), names, mean, scale)
+        parts = ("mean", "scale", "rates")
+        more: Any = {n: tuple(map(float, content.get(n, ()))) for n in parts}
+        return cls(str(content["kind"]), len(names), names, **more)
 
     def scaled_by(self, members: Sequence[TargetSums]) -> Task:
-        """Return the task with mean and scale of the targets of all members.
+        """Return the task with mean and scale, or rates, of the targets of all members.
 
         Raises:
-            MotifairError: If it is no regression, or a member has another number of targets.
+            MotifairError: If it is one of classes, or a member has another number of targets, or
+                answers other than 0 and 1.
         """
+        wanted = 0 if self.kind == CLASSES else self.outputs
         for number, member in enumerate(members):
-            if self.kind != REGRESSION or len(member.mean) != self.outputs:
+            if not wanted or len(member.mean) != wanted:
                 raise MotifairError(
                     f"Sums number {number + 1} are of {len(member.mean)} targets, but the schema "
-                    f"has {len(self.scale)} that are scaled; give sums of the same targets."
+                    f"has {wanted} that are scaled; give sums of the same targets."
                 )
-        mean, scale = (tuple(part.tolist()) for part in target_scale(members))
-        return replace(self, mean=mean, scale=scale)
+            if self.kind == BINARY and not ((member.mean >= 0) & (member.mean <= 1)).all():
+                raise MotifairError(
+                    f"Sums number {number + 1} are of targets other than 0 and 1; give sums of the "
+                    "same targets."
+                )
+        return replace(self, **_scaling(self.kind, members))
 
     def encode(self, graphs: GraphSet) -> GraphSet:
         """Return graphs with their targets as a model predicts them."""
@@ -160,6 +184,27 @@ def target_scale(members: Sequence[TargetSums]) -> tuple[Floats, Floats]:
     return mean, np.where(deviation > 1e-12 * np.abs(mean), deviation, 1.0)
 
 
+def base_rates(members: Sequence[TargetSums]) -> Floats:
+    """Return the share of 1 among the answers of all members to each task.
+
+    One answer of each kind is added, so that no share is 0 or 1: what nobody saw is not impossible.
+
+    >>> base_rates([TargetSums.of(np.array([[1.0], [np.nan], [0.0], [0.0]]))]).tolist()
+    [0.4]
+    """
+    count, mean = (np.stack([getattr(m, n) for m in members]) for n in ("count", "mean"))
+    rates: Floats = ((count * mean).sum(axis=0) + 1) / (count.sum(axis=0) + 2)
+    return rates
+
+
+def _scaling(kind: str, members: Sequence[TargetSums]) -> dict[str, Any]:
+    """Return the rates of binary tasks, or mean and scale of numbers."""
+    if kind == BINARY:
+        return {"rates": tuple(base_rates(members).tolist())}
+    mean, scale = target_scale(members)
+    return {"mean": tuple(mean.tolist()), "scale": tuple(scale.tolist())}
+
+
 def fit_task(graphs: GraphSet, train: Sequence[Ints], kind: str) -> Task:
     """Return the task of graphs that `resolve_task` has seen.
 
@@ -171,11 +216,8 @@ def fit_task(graphs: GraphSet, train: Sequence[Ints], kind: str) -> Task:
     if graphs.values is None:
         return Task(CLASSES, graphs.classes)
     kind = _kind(graphs) if kind == "auto" else kind
-    mean = scale = ()
-    if kind == REGRESSION:
-        sums = [TargetSums.of(graphs.values[own]) for own in train]
-        mean, scale = (tuple(part.tolist()) for part in target_scale(sums))
-    return Task(kind, graphs.values.shape[1], graphs.target_names, mean, scale)
+    sums = [TargetSums.of(graphs.values[own]) for own in train]
+    return Task(kind, graphs.values.shape[1], graphs.target_names, **_scaling(kind, sums))
 
 
 def resolve_task(graphs: GraphSet, kind: str) -> tuple[GraphSet, str]:

@@ -129,7 +129,9 @@ class StackedModel(Model):
             *linear_parts("readout", hidden, classes),
         ]
         names, shapes = tuple(n for n, _ in parts), tuple(s for _, s in parts)
-        self.layout = Layout(names, shapes, self.initial_bounds())
+        # Sum pooling would otherwise learn a rare answer as "the larger the graph, the rarer".
+        centres = {"readout.bias": self.task.log_odds} if self.task.log_odds else {}
+        self.layout = Layout(names, shapes, self.initial_bounds(), centres)
 
     @abstractmethod
     def body(self) -> list[tuple[str, tuple[int, ...]]]:

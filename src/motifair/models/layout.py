@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -22,6 +22,7 @@ class Layout:
         shapes: Shape of each; matrices are `(inputs, outputs)`, the transpose of
             `torch.nn.Linear`.
         bounds: Bounds of initial weights by name, where not those of `torch.nn.Linear`.
+        centres: What initial weights are drawn around by name, where that is not 0.
 
     >>> layout = Layout(("weight", "bias"), ((2, 3), (3,)))
     >>> layout.size, layout.unpack(torch.zeros(5, 9))["weight"].shape
@@ -31,6 +32,7 @@ class Layout:
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
     bounds: Mapping[str, float] = field(default_factory=dict)
+    centres: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     @functools.cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -97,8 +99,8 @@ class Layout:
     def initial(self, seed: int, dtype: torch.dtype) -> Tensor:
         """Draw initial weights `(D,)`, uniform within ±`bounds`, by default ±1/√inputs.
 
-        The default is that of `torch.nn.Linear`. Draws are in double precision, then rounded to
-        `dtype`, so that they do not depend on it.
+        The default is that of `torch.nn.Linear`; `centres` are added. Draws are in double
+        precision, then rounded to `dtype`, so that they do not depend on it.
         """
         generator = torch.Generator().manual_seed(seed)
         drawn = torch.rand(self.size, generator=generator, dtype=torch.float64) * 2 - 1
@@ -108,7 +110,10 @@ class Layout:
             inputs = shape[0] if len(shape) == 2 else inputs  # a bias follows its matrix
             bound = self.bounds.get(name, inputs**-0.5)
             bounds.append(torch.full((size,), bound, dtype=torch.float64))
-        return (drawn * torch.cat(bounds)).to(dtype)
+        row = drawn * torch.cat(bounds)
+        for name, centre in self.centres.items():
+            row[self.span(name)] += torch.tensor(centre, dtype=torch.float64)
+        return row.to(dtype)
 
     def fit(self, row: Tensor, other: Layout) -> Tensor:
         """Return a row `(D,)` in another layout of the same parameters, of smaller or larger shape.

@@ -73,9 +73,8 @@ class ModuleModel(Model):
         self.sizes, self.task, self.width = dict(sizes), task, int(sizes["width"])
         self.module = self._make(0)
         trained = trained_parameters(path, self.module, self._make(0))
-        self.layout: Layout = ModuleLayout(
-            tuple(trained), tuple(tuple(p.shape) for p in trained.values()), {}, self._make
-        )
+        shapes = tuple(tuple(p.shape) for p in trained.values())
+        self.layout: Layout = ModuleLayout(tuple(trained), shapes, make=self._make)
         self.hidden = try_module(self)
         if agreed and agreed != self.digest(seed):
             raise MotifairError(
