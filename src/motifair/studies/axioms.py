@@ -30,7 +30,7 @@ from motifair.federation.server import Server
 from motifair.federation.simulation import Simulation
 from motifair.graphs.split import Split
 from motifair.mechanism.bounds import MAX_SIZE_RATIO, capped_sizes, too_long, too_short
-from motifair.mechanism.trust import distinct_graphs
+from motifair.mechanism.trust import distinct_graphs, strangers
 from motifair.methods import make_method
 from motifair.motifs.vocabulary import MotifIndex
 from motifair.studies.attacks.graphs import renumbered
@@ -115,9 +115,10 @@ def paid(
     method = make_method(config)
     counts = torch.tensor([len(own) for own in world.held])
     graphs = capped_sizes(counts, MAX_SIZE_RATIO)
-    believed = None
+    believed = judges = None
     if method.believes:
-        distinct = distinct_graphs([world.same[own] for own in world.held])
+        numbers = [world.same[own] for own in world.held]
+        distinct, judges = distinct_graphs(numbers), torch.from_numpy(strangers(numbers))
         believed = torch.minimum(torch.from_numpy(distinct), graphs)
     keys = [sorted({f"motif {k}" for k in world.key[own]}) for own in world.held]
     server = Server(
@@ -128,6 +129,7 @@ def paid(
         config.hidden,
         torch.tensor(0),
         believed=believed,
+        judges=judges,
         bounded=True,
     )
     sent = sent or (lambda member, update: update)
