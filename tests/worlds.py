@@ -32,7 +32,9 @@ from motifair.learning.training import _DROPOUT
 from motifair.motifs.wiring import SEED
 
 CPU = torch.device("cpu")
-_BELIEVED: dict[tuple[str, ...], list[float]] = {}  # most federations have the same graphs
+_BELIEVED: dict[
+    tuple[str, ...], tuple[list[float], list[list[float]]]
+] = {}  # most federations have the same graphs
 
 
 def small_graphs(count: int = 60, seed: int = 3) -> GraphSet:
@@ -112,13 +114,15 @@ def oracle_agents(simulation: Simulation) -> list[naive.Agent]:
             )
         )
     if simulation.config.size == "believed":
-        for agent, count in zip(agents, oracle_believed(simulation), strict=True):
-            agent.believed = count
+        for agent, *said in zip(agents, *oracle_believed(simulation), strict=True):
+            agent.believed, agent.judging = said
     return agents
 
 
-def oracle_believed(simulation: Simulation) -> list[float]:
-    """How many of the agents' graphs the oracle believes, beside our random copies of them."""
+def oracle_believed(simulation: Simulation) -> tuple[list[float], list[list[float]]]:
+    """How many of the agents' graphs the oracle believes, beside our random copies of them, and
+    what the others count as judges of each agent.
+    """
     members = simulation.members[0]
     own = [members.split.graphs.select(chosen) for chosen in members.numbers]
     assert all(graphs.attribute is None for graphs in own)  # digests are without attributes

@@ -11,7 +11,18 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 import torch
-from deployed import JUDGING, NAMES, SEEDS, VOTED, Secretive, World, graphs_of, key_of, terms_of
+from deployed import (
+    COMPARING,
+    JUDGING,
+    NAMES,
+    SEEDS,
+    VOTED,
+    Secretive,
+    World,
+    graphs_of,
+    key_of,
+    terms_of,
+)
 from worlds import CPU
 
 from motifair.consortium.coordinator import Coordinator
@@ -241,7 +252,8 @@ class Backwards:
         self, tasks: dict[str, bytes], deadline: float, on_reply: OnReply
     ) -> tuple[dict[str, bytes], dict[str, str]]:
         ((what, round),) = {(d.task, d.round) for d in map(Download.decode, tasks.values())}
-        round = JUDGING if what == JUDGE else round
+        if what == JUDGE:
+            round = COMPARING if round else JUDGING
         replies = {}
         for name in sorted(tasks, reverse=True):
             assert tasks[name] == self.world.tasks[name, round]

@@ -28,7 +28,7 @@ from motifair.statements.verification import verify
 
 CHEAT = "bank-b"
 ROUNDS = 20
-NOISE = 0.06  # of an accuracy: three standard deviations of 0.9 on 384 graphs are 0.05
+SWINGS = 0.7  # honest models of rounds 16 to 20 are right in .76 to .93 of all graphs
 FOLDERS = TemporaryDirectory()
 NUMBERS = count()
 
@@ -102,7 +102,7 @@ def test_an_update_far_too_long_harms_nobody_but_its_sender(rounds: range, last:
     assert torch.equal(world.checkpoint().server.weights, without.checkpoint().server.weights)
     if len(rounds) == 1:  # else the others lack what it could have taught them
         assert honest() > 0.85
-        assert accuracy(world) > honest() - NOISE
+        assert accuracy(world) > SWINGS
     for entry in world.rounds():
         assert entry.settled
         for line in entry.lines:
@@ -191,7 +191,7 @@ def test_claiming_graphs_without_number_is_claiming_twice_as_many_as_the_others(
 
     world, twice = (ran(claim(n), size="claimed") for n in (10**9, 2 * 21))
     assert torch.equal(world.checkpoint().server.weights, twice.checkpoint().server.weights)
-    assert accuracy(world) > 0.6  # of 128 graphs; it would be 0.5
+    assert accuracy(world) > 0.55  # of 384 graphs: two standard deviations above chance
 
 
 def test_sizes_count_as_far_as_the_terms_say() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from oracles.naive import judges, middle, qualities
 from torch import Tensor
 
-from motifair.mechanism.judgement import judge_weights, presence, quality, weighted_median
+from motifair.mechanism.judgement import judge_weights, quality, weighted_median
 
 Said = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -27,8 +27,9 @@ def judgements(draw: st.DrawFn, least: int = 2) -> Said:
     np.fill_diagonal(loss, np.nan)
     np.fill_diagonal(told, np.nan)
     graphs = rng.integers(1, 200, agents)
-    believed = graphs * rng.choice([0.0, 0.5, 1.0], agents, p=[0.1, 0.3, 0.6])
-    return tuple(map(torch.from_numpy, (loss, told, graphs, believed)))  # type: ignore[return-value]
+    presence = rng.choice([0.25, 0.5, 1.0], agents, p=[0.1, 0.3, 0.6])
+    judges = presence * (rng.random((agents, agents)) > 0.05)
+    return tuple(map(torch.from_numpy, (loss, told, graphs, judges)))  # type: ignore[return-value]
 
 
 def rows(table: Tensor) -> list[list[float | None]]:
@@ -43,17 +44,17 @@ def honest(agents: int = 10, seed: int = 0) -> Said:
     np.fill_diagonal(loss, np.nan)
     np.fill_diagonal(told, np.nan)
     graphs = torch.full((agents,), 50)
-    return torch.from_numpy(loss), torch.from_numpy(told), graphs, graphs.double()
+    return torch.from_numpy(loss), torch.from_numpy(told), graphs, torch.ones(agents, agents)
 
 
 @given(judgements())
 def test_quality_is_the_oracle_s(said: Said) -> None:
-    loss, told, graphs, believed = said
-    expected = qualities(rows(loss), rows(told), graphs.double().tolist(), believed.tolist())
+    loss, told, graphs, shares = said
+    expected = qualities(rows(loss), rows(told), graphs.double().tolist(), shares.tolist())
     torch.testing.assert_close(
         quality(*said), torch.tensor(expected).double(), atol=1e-7, rtol=1e-6
     )
-    here = presence(believed)
+    here = shares.amax(dim=0)
     weights = torch.tensor(judges(rows(told), here.tolist())).double()
     torch.testing.assert_close(judge_weights(told, here), weights, atol=1e-7, rtol=1e-6)
 
@@ -74,11 +75,11 @@ def test_the_weighted_median_is_the_oracle_s_and_between_the_values(
 
 @given(judgements(), st.randoms(use_true_random=False))
 def test_agents_in_another_order_have_the_same_quality(said: Said, random: object) -> None:
-    loss, told, graphs, believed = said
+    loss, told, graphs, shares = said
     order = list(range(len(graphs)))
     random.shuffle(order)  # type: ignore[attr-defined]
-    tables = (loss[order][:, order], told[order][:, order])
-    found = quality(*tables, graphs[order], believed[order])
+    loss, told, shares = (table[order][:, order] for table in (loss, told, shares))
+    found = quality(loss, told, graphs[order], shares)
     torch.testing.assert_close(found, quality(*said)[order], atol=1e-7, rtol=1e-6)
 
 
@@ -144,24 +145,20 @@ def test_a_model_that_swaps_classes_is_worth_nothing_and_a_worse_one_less() -> N
 def test_without_judges_nothing_stands_against_anybody() -> None:
     nobody = torch.full((3, 3), torch.nan)
     graphs = torch.tensor([5, 5, 5])
-    assert quality(nobody, nobody, graphs, graphs).tolist() == [1.0, 1.0, 1.0]
-    alone, one = torch.full((1, 1), torch.nan), torch.tensor([5])
-    assert quality(alone, alone, one, one).tolist() == [1.0]
+    assert quality(nobody, nobody, graphs, torch.ones(3, 3)).tolist() == [1.0, 1.0, 1.0]
+    alone = torch.full((1, 1), torch.nan)
+    assert quality(alone, alone, torch.tensor([5]), torch.zeros(1, 1)).tolist() == [1.0]
 
 
 def under_names(said: Said, names: int) -> Said:
-    """The first agent under several names, of whose graphs each counts a part; they know each
-    other's models by heart.
-    """
-    loss, told, graphs, believed = said
+    """The first agent under several names with the same graphs, which do not judge each other."""
+    loss, told, graphs, judges = said
     row = torch.tensor([0] * names + list(range(1, len(graphs))))
-    loss, told = loss[row][:, row], told[row][:, row]
+    loss, told, judges = (table[row][:, row] for table in (loss, told, judges))
+    judges[:, :names] /= names
+    judges[:names, :names] = 0
     loss[:names, :names], told[:names, :names] = 0.01, 0.95
-    loss.fill_diagonal_(torch.nan)
-    told.fill_diagonal_(torch.nan)
-    counted = believed[row].clone()
-    counted[:names] /= names
-    return loss, told, graphs[row], counted
+    return loss, told, graphs[row], judges
 
 
 @pytest.mark.parametrize("worse", [1.0, 1.5])
@@ -173,6 +170,7 @@ def test_several_names_of_the_same_graphs_are_paid_as_one(
     said = honest(seed=seed)
     said[0][0] *= worse
     more = under_names(said, names)
-    alone, together = (said[3] * quality(*said), more[3] * quality(*more))
+    alone, together = quality(*said), quality(*more)
+    together[:names] /= names  # of whose graphs a part counts
     share = together[:names].sum() / together.sum()
-    assert float(share / (alone[0] / alone.sum())) < 1.03
+    assert float(share / (alone[0] / alone.sum())) == pytest.approx(1, abs=0.01)

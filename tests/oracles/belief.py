@@ -1,6 +1,7 @@
 """How many of the agents' graphs are believed: networkx, loops and enumerated walks."""
 
 import math
+import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -47,9 +48,28 @@ def distinct_counts(agents: Sequence[Sequence[object]]) -> list[float]:
         for row in alike
     ]
     weights = [1 / x for x in names]
-    usual = from_the_top(once, weights, sum(weights) / 3)
+    usual = from_the_top(once, weights, sum(weights) / 3) if len(agents) > 1 else 1.0
     each = zip(agents, once, names, strict=True)
     return [len(mine) * min(1.0, c / usual) / x for mine, c, x in each]
+
+
+def judging_shares(agents: Sequence[Sequence[object]]) -> list[list[float]]:
+    """What each agent j counts as a judge of i: its counted graphs by the median's, at most 1; 0
+    where one of them holds more than half of the other's different graphs.
+    """
+    counts = distinct_counts(agents)
+    usual = statistics.median(counts)
+    holders = Counter(g for mine in agents for g in set(mine))
+    sets = [
+        {g for g in mine if holders[g] == 1 or 2 * holders[g] <= len(agents)} for mine in agents
+    ]
+
+    def share(i: int, j: int) -> float:
+        if i == j or len(sets[i] & sets[j]) > min(len(sets[i]), len(sets[j])) / 2:
+            return 0.0
+        return min(1.0, counts[j] / usual) if usual > 0 else 1.0
+
+    return [[share(i, j) for j in range(len(agents))] for i in range(len(agents))]
 
 
 def walks(graph: nx.Graph, start: int, length: int) -> Iterator[list[int]]:
@@ -122,8 +142,12 @@ def wiring_trusts(wiring: Sequence[Sequence[float]]) -> list[float]:
 
 def believed(
     agents: Sequence[Sequence[nx.Graph]], copies: Sequence[Sequence[nx.Graph]]
-) -> list[float]:
-    """For each agent how many of its graphs count, beside random copies of them."""
-    counts = distinct_counts([[signature(g) for g in graphs] for graphs in agents])
+) -> tuple[list[float], list[list[float]]]:
+    """For each agent how many of its graphs count, beside random copies of them, and what each
+    other agent counts as its judge.
+    """
+    signatures = [[signature(g) for g in graphs] for graphs in agents]
+    counts = distinct_counts(signatures)
     wiring = [consistency(g, c) for g, c in zip(agents, copies, strict=True)]
-    return [n * t for n, t in zip(counts, wiring_trusts(wiring), strict=True)]
+    trusted = [n * t for n, t in zip(counts, wiring_trusts(wiring), strict=True)]
+    return trusted, judging_shares(signatures)

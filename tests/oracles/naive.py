@@ -70,7 +70,8 @@ class GIN(torch.nn.Module):
 class Agent:
     """An agent: its graphs, and for each motif of its vocabulary M_i the train graphs with it.
 
-    believed: how many of the train graphs count where size is "believed".
+    believed: how many of the train graphs count where size is "believed"; judging: what each agent
+    counts there as a judge of this one, 1 if empty.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Agent:
     test: list[Data]
     motifs: dict[str, list[int]]
     believed: float = math.nan
+    judging: list[float] = field(default_factory=list)
 
 
 CHOICES = {
@@ -516,12 +518,6 @@ def class_trusts(
     return [trusted.get(k, 1.0) for k in range(len(told))]
 
 
-def presences(believed: Sequence[float]) -> list[float]:
-    """Graphs by the median's, at most 1."""
-    usual = statistics.median(believed)
-    return [min(1.0, b / usual) if usual > 0 else 1.0 for b in believed]
-
-
 def coverages(
     updates: Sequence[Tensor], worth: Sequence[float], lengths: Sequence[float]
 ) -> list[float]:
@@ -581,12 +577,23 @@ def qualities(
     losses: Sequence[Sequence[float | None]],
     told: Sequence[Sequence[float | None]],
     sizes: Sequence[float],
-    believed: Sequence[float],
+    shares: Sequence[Sequence[float]],
 ) -> list[float]:
-    """What a graph of each agent is worth: trust in its classes times (loss / usual)^(-1/4)."""
-    everyone, here = range(len(losses)), presences(believed)
-    weight = [w * p for w, p in zip(judges(told, here), here, strict=True)]
-    logs = [[None if x is None else math.log(max(x, 1e-3)) for x in row] for row in losses]
+    """What a graph of each agent is worth: trust in its classes times (loss / usual)^(-1/4).
+
+    shares[i][j] is what j counts as a judge of i, and its largest what its own model counts.
+    """
+    everyone = range(len(losses))
+    here = [max(row[j] for row in shares) for j in everyone]
+    told = [[x if shares[i][j] > 0 else None for j, x in enumerate(r)] for i, r in enumerate(told)]
+    weight = judges(told, here)
+    logs = [
+        [
+            None if x is None or shares[i][j] <= 0 else math.log(max(x, 1e-3))
+            for j, x in enumerate(r)
+        ]
+        for i, r in enumerate(losses)
+    ]
 
     def typical(row: Sequence[float | None], by: Sequence[float]) -> float | None:
         pairs = [(x, by[j]) for j, x in enumerate(row) if x is not None and by[j] > 0]
@@ -597,8 +604,9 @@ def qualities(
     def relative(row: Sequence[float | None]) -> list[float | None]:
         return [None if x is None or u is None else x - u for x, u in zip(row, usual, strict=True)]
 
-    worse = [typical(relative(row), weight) for row in logs]
-    trusted = class_trusts([typical(row, weight) for row in told], sizes, here)
+    by = [[w * s for w, s in zip(weight, row, strict=True)] for row in shares]
+    worse = [typical(relative(row), w) for row, w in zip(logs, by, strict=True)]
+    trusted = class_trusts([typical(row, w) for row, w in zip(told, by, strict=True)], sizes, here)
     return [t * math.exp(-(w or 0.0) / 4) for t, w in zip(trusted, worse, strict=True)]
 
 
@@ -608,7 +616,6 @@ def judged_qualities(
     rounds: int,
     dtype: torch.dtype,
     trial: Start,
-    believed: Sequence[float],
 ) -> list[float]:
     """Every agent trains alone, and the others say how its model does on their training graphs."""
     learners = [Learner(agent, trial.initial, options, dtype) for agent in agents]
@@ -627,7 +634,8 @@ def judged_qualities(
 
     said = [[judged(model, judge) for judge in learners] for model in learners]
     losses, told = ([[x[k] for x in row] for row in said] for k in (0, 1))
-    return qualities(losses, told, [float(len(agent.train)) for agent in agents], believed)
+    shares = [agent.judging or [1.0] * len(agents) for agent in agents]
+    return qualities(losses, told, [float(len(agent.train)) for agent in agents], shares)
 
 
 def running_means(before: Sequence[float | None], phi: Sequence[float], rate: float) -> list[float]:
@@ -829,7 +837,7 @@ def federate(
     judged = options.alignment_against == "coverage" and options.share == "all"
     if judged and options.trial_rounds:
         length = min(options.trial_rounds, rounds)
-        quality = judged_qualities(agents, options, length, dtype, trial, believed)
+        quality = judged_qualities(agents, options, length, dtype, trial)
         worth = [b * q for b, q in zip(believed, quality, strict=True)]
     running: list[float | None] = [None] * len(agents)
     values = [1 / len(agents)] * len(agents)

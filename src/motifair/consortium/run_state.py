@@ -26,7 +26,7 @@ from motifair.federation.belief import (
     GraphSummary,
     believed_graphs,
     graph_weights,
-    possible_judges,
+    judge_shares,
 )
 from motifair.federation.server import ServerState
 from motifair.federation.tensor_file import tensors_digest
@@ -118,10 +118,10 @@ def believed_weights(terms: FederationTerms, roster: Sequence[JoinedMember]) -> 
 
 
 def judging_members(terms: FederationTerms, roster: Sequence[JoinedMember]) -> Tensor | None:
-    """Return whose model each member can judge, `(A, A)`; None if the terms ask for no prints."""
+    """Return how much members count as judges of each other, `(A, A)`; None if all alike."""
     if not make_method(terms.config).believes:
         return None
-    return torch.from_numpy(possible_judges(_summaries(roster)))
+    return torch.from_numpy(judge_shares(_summaries(roster)))
 
 
 def _summaries(roster: Sequence[JoinedMember]) -> list[GraphSummary]:

@@ -10,7 +10,7 @@ import torch
 
 from motifair.graphs.fingerprints import Words, class_bytes, fingerprints, last_bytes
 from motifair.graphs.graph_set import Floats, GraphSet
-from motifair.mechanism.trust import distinct_graphs, exclusiveness, strangers, wiring_trust
+from motifair.mechanism.trust import distinct_graphs, exclusiveness, judging, wiring_trust
 from motifair.motifs.wiring import wiring
 
 
@@ -47,6 +47,6 @@ def graph_weights(summaries: Sequence[GraphSummary], classes: Sequence[int]) -> 
     return exclusiveness([class_bytes(s.fingerprints) for s in summaries], last_bytes(classes))
 
 
-def possible_judges(summaries: Sequence[GraphSummary]) -> np.ndarray:
-    """Return which agent's model each agent can judge, `(A, A)`: none that saw its own graphs."""
-    return strangers([s.fingerprints for s in summaries])
+def judge_shares(summaries: Sequence[GraphSummary]) -> np.ndarray:
+    """Return how much each agent counts as a judge of each other's model, `(A, A)`."""
+    return judging([s.fingerprints for s in summaries])

@@ -17,7 +17,7 @@ from motifair.federation.belief import (
     GraphSummary,
     believed_graphs,
     graph_weights,
-    possible_judges,
+    judge_shares,
     summarise,
 )
 from motifair.federation.offer import Offer, offered
@@ -152,8 +152,8 @@ class Members:
         return self._by_space(weights)
 
     def judges(self) -> np.ndarray:
-        """Return whose model each agent can judge, `(A, A)`."""
-        return possible_judges(self.summaries)
+        """Return how much each agent counts as a judge of each other's model, `(A, A)`."""
+        return judge_shares(self.summaries)
 
     def _by_space(self, of: Callable[[list[GraphSummary], Members], np.ndarray]) -> np.ndarray:
         result = np.empty(len(self.train))

@@ -70,15 +70,17 @@ class Server:
         """Serve agents with so many `graphs (..., A)`; `indices` has one for each federation, or
         is empty for a method without motifs; `seeds` are `(...)`. As many graphs count as are
         `believed (..., A)`, by default all, and in what they are worth each with its `graph_weight
-        (..., A)`, by default 1. `judges[..., i, j]` says whether j can judge the model of i, by
-        default anybody. If `bounded`, long updates are shortened.
+        (..., A)`, by default 1. `judges[..., i, j]` is what j counts as a judge of i, by default
+        1. If `bounded`, long updates are shortened.
         """
         self.bounded = bounded
         self.believed = graphs.double() if believed is None else believed.double()
         if graph_weight is None:
             graph_weight = torch.ones_like(self.believed)
         self.graph_weight = graph_weight.double()
-        self.judges = judges
+        each = self.believed.shape[-1]
+        alike = self.believed.new_ones(each, each).expand(*self.believed.shape, each)
+        self.judges = alike if judges is None else judges.double()
         self.seeds = seeds
         self.accuracy = accuracy
         self.method, self.graphs, self.blocks, self.hidden = method, graphs, blocks, hidden
@@ -132,10 +134,7 @@ class Server:
         counted = self.believed * self.graph_weight
         if judged is None:
             return counted
-        loss, told = judged.loss, judged.told
-        if self.judges is not None:
-            loss, told = (table.where(self.judges, torch.nan) for table in (loss, told))
-        said = (loss, told, self.graphs, self.believed)
+        said = (judged.loss, judged.told, self.graphs, self.judges)
         if self.one_by_one:
             return counted * torch.stack([quality(*each) for each in zip(*said, strict=True)])
         return counted * quality(*said)

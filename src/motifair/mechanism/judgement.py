@@ -23,7 +23,7 @@ MIDDLE = 0.2  # of the judges, by weight, whose mean is their median
 STEPS = 20  # of the fit, which settles in a few
 
 
-def quality(loss: Tensor, told: Tensor, graphs: Tensor, believed: Tensor) -> Tensor:
+def quality(loss: Tensor, told: Tensor, graphs: Tensor, judges: Tensor) -> Tensor:
     """Return how much one graph of each agent is worth, `(..., A)`.
 
     `loss[i, j]` is the loss of agent i's model on the graphs of j, and `told[i, j]` how well it
@@ -33,36 +33,24 @@ def quality(loss: Tensor, told: Tensor, graphs: Tensor, believed: Tensor) -> Ten
         quality_i = trust(told_i) · (loss_i / usual loss)^−¼
 
     A model that tells nothing or swaps classes earns no trust. Losses are relative to what a judge
-    says of the others: a judge whose graphs are hard does not count against whom it judges. Each
-    agent, and its model, count by `presence`: several names are no more than one.
+    says of the others: a judge whose graphs are hard does not count against whom it judges.
+    `judges[i, j]` is what j counts as a judge of i (`trust.judging`); with as much as of anybody,
+    its own model counts among what is usual.
 
     >>> told = torch.tensor([[torch.nan, 0.4, 0.4], [0.4, torch.nan, 0.4], [-0.4, -0.4, torch.nan]])
-    >>> graphs = torch.tensor([100, 100, 100])
-    >>> quality(torch.full((3, 3), 0.5), told, graphs, believed=graphs).tolist()
+    >>> quality(torch.full((3, 3), 0.5), told, torch.tensor([9, 9, 9]), torch.ones(3, 3)).tolist()
     [1.0, 1.0, 0.0]
     """
-    here = presence(believed)
-    weight = (judge_weights(told, here) * here).unsqueeze(-2)
-    relative = loss.double().clamp(min=SMALLEST_LOSS).log()
+    presence = judges.double().amax(dim=-2)
+    loss, told = (said.double().where(judges > 0, torch.nan) for said in (loss, told))
+    weight = judge_weights(told, presence).unsqueeze(-2) * judges
+    relative = loss.clamp(min=SMALLEST_LOSS).log()
     judged = ~relative.isnan()
-    usual = weighted_median(relative.mT, judged.mT * here.unsqueeze(-2)).unsqueeze(-2)
+    usual = weighted_median(relative.mT, judged.mT * presence.unsqueeze(-2)).unsqueeze(-2)
     worse = weighted_median(relative - usual, weight * judged)
-    told_by_most = weighted_median(told.double(), weight * ~told.isnan())
+    told_by_most = weighted_median(told, weight * ~told.isnan())
     # Without judges nothing stands against an agent.
-    return class_trust(told_by_most, graphs, here) * torch.exp(-SHARPNESS * worse.nan_to_num())
-
-
-def presence(believed: Tensor) -> Tensor:
-    """Return how much each agent counts among the others: by its graphs, at most as the median.
-
-    An agent that joins under several names, with parts of its graphs or the same ones under each,
-    counts under all of them together as under one.
-
-    >>> presence(torch.tensor([40, 20, 20, 80, 40])).tolist()
-    [1.0, 0.5, 0.5, 1.0, 1.0]
-    """
-    usual = believed.double().quantile(0.5, dim=-1, keepdim=True)
-    return (believed / usual.clamp(min=SMALLEST)).clamp(max=1).where(usual > 0, 1.0)
+    return class_trust(told_by_most, graphs, presence) * torch.exp(-SHARPNESS * worse.nan_to_num())
 
 
 def judge_weights(told: Tensor, presence: Tensor) -> Tensor:

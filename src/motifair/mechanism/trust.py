@@ -104,22 +104,30 @@ def distinct_graphs(fingerprints: Sequence[np.ndarray]) -> np.ndarray:
     owners = 1 / names
     third = owners.sum(keepdims=True) / 3
     usual = from_the_top(*map(torch.from_numpy, (once, owners, third))).item()
+    usual = usual if agents > 1 else 1.0  # one agent alone is no measure of itself
     counted: np.ndarray = (once / usual).clip(max=1) / names * [len(f) for f in fingerprints]
     return counted
 
 
-def strangers(fingerprints: Sequence[np.ndarray]) -> np.ndarray:
-    """Return which agent's model each agent can judge, `(A, A)`: not one that learnt from its own
-    graphs, if it holds more than half of that agent's graphs, or that agent of its own.
+def judging(fingerprints: Sequence[np.ndarray]) -> np.ndarray:
+    """Return how much each agent j counts as a judge of i's model, `(A, A)`.
+
+    It counts by its graphs, at most as the median: under several names, with parts of its graphs or
+    the same ones under each, as much as under one. It does not judge a model that learnt from its
+    own graphs: of an agent of whose graphs it holds more than half, or that holds so many of its.
 
     >>> graphs = [np.array([1, 2]), np.array([1, 2]), np.array([3, 4]), np.array([5, 6])]
-    >>> strangers(graphs).astype(int).tolist()
-    [[0, 0, 1, 1], [0, 0, 1, 1], [1, 1, 0, 1], [1, 1, 1, 0]]
+    >>> judging(graphs).round(2).tolist()
+    [[0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 1.0], [0.67, 0.67, 0.0, 1.0], [0.67, 0.67, 1.0, 0.0]]
     """
+    counted = distinct_graphs(fingerprints)
+    usual = np.median(counted)
+    presence = (counted / usual).clip(max=1) if usual > 0 else np.ones(len(counted))
     alike, _ = _alike(_rare_graphs(fingerprints))
-    apart: np.ndarray = np.maximum(alike, alike.T) <= HALF
-    np.fill_diagonal(apart, False)
-    return apart
+    strangers = np.maximum(alike, alike.T) <= HALF
+    np.fill_diagonal(strangers, False)
+    judges: np.ndarray = presence * strangers
+    return judges
 
 
 def _alike(copies: sparse.csr_array) -> tuple[np.ndarray, np.ndarray]:

@@ -30,7 +30,7 @@ from motifair.federation.server import Server
 from motifair.federation.simulation import Simulation
 from motifair.graphs.split import Split
 from motifair.mechanism.bounds import MAX_SIZE_RATIO, capped_sizes, too_long, too_short
-from motifair.mechanism.trust import distinct_graphs, strangers
+from motifair.mechanism.trust import distinct_graphs, judging
 from motifair.methods import make_method
 from motifair.motifs.vocabulary import MotifIndex
 from motifair.studies.attacks.graphs import renumbered
@@ -118,7 +118,7 @@ def paid(
     believed = judges = None
     if method.believes:
         numbers = [world.same[own] for own in world.held]
-        distinct, judges = distinct_graphs(numbers), torch.from_numpy(strangers(numbers))
+        distinct, judges = distinct_graphs(numbers), torch.from_numpy(judging(numbers))
         believed = torch.minimum(torch.from_numpy(distinct), graphs)
     keys = [sorted({f"motif {k}" for k in world.key[own]}) for own in world.held]
     server = Server(
