@@ -258,6 +258,7 @@ def make_statement(
         from the recorded values.
 
     Example:
+        >>> from motifair.statements.accounts import Accounts
         >>> from motifair.statements.entry import AgreedTerms, Line
         >>> accounts = Accounts("run-1")
         >>> terms = accounts.agree(
