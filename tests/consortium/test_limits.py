@@ -28,7 +28,8 @@ from motifair.statements.verification import verify
 
 CHEAT = "bank-b"
 ROUNDS = 20
-SWINGS = 0.7  # honest models of rounds 16 to 20 are right in .76 to .93 of all graphs
+# Honest models of rounds 16 to 20 are right in .83 to .94 of 384 graphs; three deviations less.
+SWINGS = 0.78
 FOLDERS = TemporaryDirectory()
 NUMBERS = count()
 
