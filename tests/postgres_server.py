@@ -8,6 +8,8 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -59,6 +61,15 @@ class Postgres:
         for lock in locks:
             lock.unlink()
         return 1 + len(backends)
+
+    @contextmanager
+    def down(self) -> Iterator[None]:
+        """Kill the server, and start it again also if a test fails: others use it, too."""
+        self.kill()
+        try:
+            yield
+        finally:
+            self.start()
 
     def stop(self) -> None:
         if (self.folder / "data" / "postmaster.pid").exists():

@@ -35,12 +35,11 @@ def test_a_killed_postgresql_costs_a_retry_and_nothing_else(postgres: Postgres) 
     with open_ledger(place, write=True) as ledger, ledger.lease(RUN):
         for entry in entries:
             if entry.number in (2, 5):
-                postgres.kill()
-                with pytest.raises(LedgerUnavailable, match="cannot be reached"):
-                    ledger.append(entry)
-                with pytest.raises(LedgerUnavailable):
-                    ledger.append(entry)
-                postgres.start()
+                with postgres.down():
+                    with pytest.raises(LedgerUnavailable, match="cannot be reached"):
+                        ledger.append(entry)
+                    with pytest.raises(LedgerUnavailable):
+                        ledger.append(entry)
             ledger.append(entry)
         assert list(ledger.entries(RUN)) == entries
         assert verify_run(ledger, RUN).fits

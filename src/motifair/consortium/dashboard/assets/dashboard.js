@@ -127,14 +127,13 @@ function listen() {
   events.addEventListener("open", () => tell(""));
   events.addEventListener("parts", (event) => { tell(""); show(JSON.parse(event.data)); drawSoon(); });
   events.addEventListener("problem", (event) => tell(JSON.parse(event.data)));
-  events.addEventListener("error", () => {
-    tell("The connection is lost; this page tries again by itself.");
-    if (events.readyState !== EventSource.CLOSED) return;
-    setTimeout(async () => {
-      const answer = await fetch("/api/runs").catch(() => null);
-      if (answer && answer.status === 401) location.assign("/login");
-      else listen();
-    }, 3000);
+  events.addEventListener("error", async () => {
+    const refused = events.readyState === EventSource.CLOSED;
+    const answer = refused && await fetch("/api/runs").catch(() => null);
+    if (answer && answer.status === 401) return location.assign("/login");
+    tell(answer && answer.status === 503 ? (await answer.json()).detail
+      : "The connection is lost; this page tries again by itself.");
+    if (refused) setTimeout(listen, 3000);
   });
 }
 
