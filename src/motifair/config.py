@@ -219,7 +219,8 @@ class Config:
     aggregation: str = option(
         "value",
         "weights of the updates in the sum: by `value`, by `size`, or `trusted`, which is by size "
-        "without agents whose value is not positive",
+        "without agents whose value is not positive, and with coverage as far as values are what "
+        "graphs are worth",
         choices=("value", "size", "trusted"),
     )
     size: str = option(
@@ -255,7 +256,7 @@ class Config:
     reward_for: str = option(
         "value",
         "what β multiplies: an agent's `value`, as E3 has it, or its `relative-value`, that over "
-        "half an equal share",
+        "a tenth of an equal share",
         choices=("value", "relative-value"),
     )
     mask_scope: str = option(

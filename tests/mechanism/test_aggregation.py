@@ -141,26 +141,37 @@ def test_several_federations_at_once_are_lengthened_each_by_itself(
         assert torch.allclose(both[f], stretch(stacks[0][f], stacks[1][f])[1], rtol=1e-12, atol=0)
 
 
-# Size weights among agents of positive value
+# Size weights among agents of positive value, as far as these are what graphs are worth
 
 
-def trusted(graphs: list[int], value: list[float]) -> Tensor:
-    count = torch.tensor(value, dtype=torch.float64)
-    method = make_method(make_config({"aggregation": "trusted"}))
-    seen = SimpleNamespace(believed=torch.tensor(graphs), value=count)
+def trusted(
+    graphs: list[int], value: list[float], worth: list[float] | None = None, rounds: int = 1
+) -> Tensor:
+    against = "all" if worth is None else "coverage"
+    method = make_method(make_config({"aggregation": "trusted", "alignment_against": against}))
+    seen = SimpleNamespace(
+        believed=torch.tensor(graphs),
+        value=torch.tensor(value, dtype=torch.float64),
+        worth=torch.tensor(worth or graphs, dtype=torch.float64),
+        rounds=torch.tensor(rounds),
+    )
     return method.weigh(seen)  # type: ignore[arg-type]
 
 
-@given(st.data(), values())
-def test_trusted_weights_are_shares_of_the_graphs_of_agents_of_positive_value(
-    data: st.DataObject, value: Tensor
+@given(st.data(), values(), st.booleans(), st.integers(0, 2))
+def test_trusted_weights_are_the_oracle_s(
+    data: st.DataObject, value: Tensor, covered: bool, rounds: int
 ) -> None:
-    sizes = st.lists(st.integers(1, 1000), min_size=len(value), max_size=len(value))
-    graphs = data.draw(sizes)
-    found = trusted(graphs, value.tolist())
-    options = naive.Options(aggregation="trusted")
-    expected = naive.aggregation_weights(value.tolist(), [float(n) for n in graphs], options)
-    assert torch.allclose(found, torch.tensor(expected, dtype=torch.float64), rtol=1e-12)
+    each = {"min_size": len(value), "max_size": len(value)}
+    graphs = data.draw(st.lists(st.integers(1, 1000), **each))
+    worth = data.draw(st.lists(st.floats(0.5, 1000), **each))
+    found = trusted(graphs, value.tolist(), worth if covered else None, rounds)
+    options = naive.Options(
+        aggregation="trusted", alignment_against="coverage" if covered else "all"
+    )
+    sizes = [float(n) for n in graphs]
+    expected = naive.aggregation_weights(value.tolist(), sizes, worth, options, first=rounds == 0)
+    assert torch.allclose(found, torch.tensor(expected, dtype=torch.float64), rtol=1e-9)
     assert abs(float(found.sum()) - 1) < 1e-12
     assert ((found > 0) == (value > 0)).all()
 
@@ -168,6 +179,15 @@ def test_trusted_weights_are_shares_of_the_graphs_of_agents_of_positive_value(
 def test_trusted_weights_by_hand() -> None:
     assert trusted([10, 20, 30, 40], [0.1, 1e-12, 0.9, 1e-9]).tolist() == [0.1, 0.2, 0.3, 0.4]
     assert trusted([10, 20, 30, 40], [0.6, -0.2, 0.6, 0.0]).tolist() == [0.25, 0.0, 0.75, 0.0]
+
+
+def test_a_value_by_chance_does_not_count_as_one_that_was_earned() -> None:
+    """One of six claims twice the graphs, reverses its updates, and was once near by chance."""
+    weights = trusted([200, *[100] * 5], [0.003, *[0.1994] * 5], [200.0, *[100.0] * 5])
+    assert weights[0] < 0.02
+    assert trusted([10, 10], [0.5, 0.5], [1.0, 0.0]).tolist() == [1.0, 0.0]
+    # Before the first round all have the same value, whatever their graphs are worth.
+    assert trusted([10, 30], [0.5, 0.5], [1.0, 99.0], rounds=0).tolist() == [0.25, 0.75]
 
 
 # Diversity

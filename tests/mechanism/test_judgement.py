@@ -174,3 +174,14 @@ def test_several_names_of_the_same_graphs_are_paid_as_one(
     together[:names] /= names  # of whose graphs a part counts
     share = together[:names].sum() / together.sum()
     assert float(share / (alone[0] / alone.sum())) == pytest.approx(1, abs=0.01)
+
+
+def test_who_has_no_judge_where_others_have_is_worth_nothing() -> None:
+    """Else whoever claims all others' graphs, to whom nobody is a stranger then, is trusted."""
+    loss, told = torch.full((4, 4), 0.5), torch.full((4, 4), 0.4)
+    judges = 1 - torch.eye(4)
+    judges[0], judges[:, 0] = 0, 0
+    found = quality(loss, told, torch.full((4,), 9), judges)
+    assert found.tolist() == [0.0, 1.0, 1.0, 1.0]
+    nobody = quality(loss, told, torch.full((4,), 9), torch.zeros(4, 4))
+    assert nobody.tolist() == [1.0] * 4

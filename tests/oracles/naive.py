@@ -523,19 +523,23 @@ def coverages(
 ) -> list[float]:
     """phi_i = c^3 a_i min(1, 4 max(n_i, 0)) min(1, 2 l_i).
 
-    a_i = w_i / sum_j w_j, u_N = sum_j a_j u_j, c = |u_N|^2 / sum_j a_j |u_j|^2,
-    n_i = 1 + (sum_j a_j |u_j - u_N|^2 - |u_i - u_N|^2) / |u_N|^2.
+    a_i = w_i / sum_j w_j, and m_i the same with w_i at most the lower median of those above 0;
+    u_N = sum_j m_j u_j, c = |u_N|^2 / sum_j m_j |u_j|^2,
+    n_i = 1 + (sum_j m_j |u_j - u_N|^2 - |u_i - u_N|^2) / |u_N|^2.
     """
     vectors = [u.double() for u in updates]
     share = normalised(worth)
-    everyone = weighted_sum(share, vectors)
+    positive = sorted(w for w in worth if w > 0)
+    most = positive[(len(positive) - 1) // 2]
+    common = normalised([min(w, most) for w in worth])
+    everyone = weighted_sum(common, vectors)
 
     def square(vector: Tensor) -> float:
         return torch.dot(vector, vector).item()
 
-    consensus = square(everyone) / sum(a * square(u) for a, u in zip(share, vectors, strict=True))
+    consensus = square(everyone) / sum(m * square(u) for m, u in zip(common, vectors, strict=True))
     missed = [square(u - everyone) for u in vectors]
-    usual = sum(a * d for a, d in zip(share, missed, strict=True))
+    usual = sum(m * d for m, d in zip(common, missed, strict=True))
     near = [1 + (usual - d) / square(everyone) for d in missed]
     return [
         consensus**3 * a * min(1.0, 4 * relu(n)) * min(1.0, 2 * length)
@@ -581,7 +585,8 @@ def qualities(
 ) -> list[float]:
     """What a graph of each agent is worth: trust in its classes times (loss / usual)^(-1/4).
 
-    shares[i][j] is what j counts as a judge of i, and its largest what its own model counts.
+    shares[i][j] is what j counts as a judge of i, and its largest what its own model counts. Who
+    has no judge is worth 0 if others have one.
     """
     everyone = range(len(losses))
     here = [max(row[j] for row in shares) for j in everyone]
@@ -607,7 +612,11 @@ def qualities(
     by = [[w * s for w, s in zip(weight, row, strict=True)] for row in shares]
     worse = [typical(relative(row), w) for row, w in zip(logs, by, strict=True)]
     trusted = class_trusts([typical(row, w) for row, w in zip(told, by, strict=True)], sizes, here)
-    return [t * math.exp(-(w or 0.0) / 4) for t, w in zip(trusted, worse, strict=True)]
+    heard = [any(x is not None for x in row) for row in logs]
+    return [
+        t * math.exp(-(w or 0.0) / 4) if h or not any(heard) else 0.0
+        for t, w, h in zip(trusted, worse, heard, strict=True)
+    ]
 
 
 def judged_qualities(
@@ -709,9 +718,23 @@ def updated_values(
 
 
 def aggregation_weights(
-    values: Sequence[float], sizes: Sequence[float], options: Options
+    values: Sequence[float],
+    sizes: Sequence[float],
+    worth: Sequence[float],
+    options: Options,
+    *,
+    first: bool,
 ) -> list[float]:
-    """a_i: shares of positive value (E12), of data (E1), or of data among positive values."""
+    """a_i: shares of positive value (E12), of data (E1), or of data among positive values; with
+    coverage, after the first round, data count min(1, 4 (r_i / sum r) / (w_i / sum w)).
+    """
+    if options.aggregation == "trusted" and options.alignment_against == "coverage" and not first:
+        known = [relu(r) / sum(map(relu, values)) for r in values]
+        shares = [w / sum(worth) for w in worth]
+        counted = [
+            min(1.0, 4 * r / w) if w > 0 else 0.0 for r, w in zip(known, shares, strict=True)
+        ]
+        return normalised([c * n for c, n in zip(counted, sizes, strict=True)])
     if options.aggregation == "value":
         return normalised([relu(value) for value in values])
     if options.aggregation == "trusted":
@@ -740,12 +763,12 @@ def stretched(
 def reward_ratios(values: Sequence[float], beta: float, *, relative: bool = False) -> list[float]:
     """q_i = max(0, tanh(beta r_i)) / max_j tanh(beta r_j); beta = inf: 1 iff r_i > 0.
 
-    Relative to half an equal share, 2 N r_i takes the place of r_i.
+    Relative to an equal share, 10 N r_i takes the place of r_i.
     """
     if math.isinf(beta):
         return [1.0 if value > 0 else 0.0 for value in values]
     if relative:
-        values = [2 * len(values) * value for value in values]
+        values = [10 * len(values) * value for value in values]
     best = max(math.tanh(beta * value) for value in values)
     return [relu(math.tanh(beta * value)) / best for value in values]
 
@@ -868,7 +891,7 @@ def federate(
         for learner in alone:
             learner.train(t, {}, 0.0, own.mask_fn, own.order_fn)
 
-        weights = aggregation_weights(values, believed, options)
+        weights = aggregation_weights(values, believed, worth, options, first=t == 1)
         update = weighted_sum(weights, updates)
         if options.aggregate_length == "typical":
             update = stretched(update, updates, weights, steps)

@@ -29,6 +29,26 @@ def value_weights(value: Tensor) -> Tensor:
     return positive / positive.sum(dim=-1, keepdim=True)
 
 
+ENOUGH = 0.25  # of the value that graphs are worth: with it their agent's update counts in full
+
+
+def earned(value: Tensor, worth: Tensor) -> Tensor:
+    """Return how far agents' values are what their graphs are `worth`, from 0 to 1, `(..., A)`.
+
+        min(1, 4·(r_i / Σr) / (W_i / ΣW))₊, and 0 for graphs that are worth nothing
+
+    An agent that was near the common step by chance in a few rounds has a value above 0, too: it
+    must not count as one that always was.
+
+    >>> earned(torch.tensor([0.9, 0.05, 0.05]), torch.tensor([1.0, 1.0, 0.0])).tolist()
+    [1.0, 0.4000000059604645, 0.0]
+    """
+    value, worth = value.clamp(min=0), worth.to(value.dtype)
+    total = worth.sum(dim=-1, keepdim=True) / value.sum(dim=-1, keepdim=True).clamp(min=SMALLEST)
+    share = value * total / (ENOUGH * worth).clamp(min=SMALLEST)
+    return share.clamp(max=1) * (worth > 0)
+
+
 LARGEST_STRETCH = 3.0
 
 

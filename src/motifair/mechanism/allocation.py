@@ -7,25 +7,27 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+RELATIVE = 10  # of an equal share: who brings a tenth of one receives most of the update
+
 
 def reward_ratio(value: Tensor, beta: float, *, relative: bool = False) -> Tensor:
     """q_i = max(0, tanh(β r_i)) / max_j tanh(β r_j) of E3, `(..., A) -> (..., A)`.
 
-    β = ∞ gives 1 to every agent with a positive value. If `relative`, 2N·r_i is in the place of
-    r_i, so that β means the same for any number of agents: at β = 1 half an equal share brings
-    tanh 1 = 0.76 before it is divided by the maximum.
+    β = ∞ gives 1 to every agent with a positive value. If `relative`, 10N·r_i is in the place of
+    r_i, so that β means the same for any number of agents: at β = 1 a tenth of an equal share
+    brings tanh 1 = 0.76 before it is divided by the maximum.
 
     >>> reward_ratio(torch.tensor([0.2, 0.1, -0.1]).double(), beta=1.0).round(decimals=3).tolist()
     [1.0, 0.505, 0.0]
     >>> reward_ratio(torch.tensor([0.2, 0.1, -0.1]), beta=float("inf")).tolist()
     [1.0, 1.0, 0.0]
-    >>> reward_ratio(torch.tensor([1.0, 0.5, 0.0]) / 1.5, 0.25, relative=True).tolist()
+    >>> reward_ratio(torch.tensor([1.0, 0.5, 0.0]) / 1.5, 0.05, relative=True).tolist()
     [1.0, 0.6067761182785034, 0.0]
     """
     if beta == float("inf"):
         return (value > 0).to(value.dtype)
     if relative:
-        value = 2 * value.shape[-1] * value
+        value = RELATIVE * value.shape[-1] * value
     reached = torch.tanh(beta * value)
     return reached.clamp(min=0) / reached.amax(dim=-1, keepdim=True)
 

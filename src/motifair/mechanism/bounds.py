@@ -23,7 +23,7 @@ def capped_sizes(claimed: Tensor, ratio: float) -> Tensor:
     >>> capped_sizes(torch.tensor([80, 100, 120, 10**9]), ratio=2.0).tolist()
     [80, 100, 120, 200]
     """
-    return torch.minimum(claimed, (ratio * _median(claimed.double())).to(claimed.dtype))
+    return torch.minimum(claimed, (ratio * median(claimed.double())).to(claimed.dtype))
 
 
 def usual_length(lengths: Tensor, steps: Tensor) -> Tensor:
@@ -37,7 +37,7 @@ def usual_length(lengths: Tensor, steps: Tensor) -> Tensor:
     tensor([2., 2., 6., 2., 2.])
     """
     root = steps.to(lengths.dtype).clamp(min=1).sqrt()
-    return torch.maximum(_median(lengths), root * _median(lengths / root))
+    return torch.maximum(median(lengths), root * median(lengths / root))
 
 
 def shorten(vectors: Tensor, steps: Tensor) -> Tensor:
@@ -72,17 +72,17 @@ def too_short(lengths: Tensor) -> Tensor:
     >>> too_short(torch.tensor([1.0, 2.0, 1.0, 0.01])).tolist()
     [False, False, False, True]
     """
-    return _of_few(lengths < _median(lengths) / REJECTED)
+    return _of_few(lengths < median(lengths) / REJECTED)
 
 
 def _of_few(unusual: Tensor) -> Tensor:
     return unusual & (2 * unusual.sum(dim=-1, keepdim=True) < unusual.shape[-1])
 
 
-def _median(numbers: Tensor) -> Tensor:
+def median(numbers: Tensor) -> Tensor:
     """Return the lower median of the positive numbers, 0 if there is none, `(..., A) -> (..., 1)`.
 
-    >>> _median(torch.tensor([[0.0, 3.0, 1.0], [0.0, 0.0, 0.0]])).tolist()
+    >>> median(torch.tensor([[0.0, 3.0, 1.0], [0.0, 0.0, 0.0]])).tolist()
     [[1.0], [0.0]]
     """
     padded = F.pad(numbers, (0, 1))  # all agents may be absent

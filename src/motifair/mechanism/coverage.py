@@ -4,13 +4,15 @@ One graph of an agent alone would move the model by the agent's update, and miss
 step by the distance between both. An agent whose updates are of the usual length, and do not miss
 the common step by much more than updates do on average, gets what its graphs are worth. To be
 nearer than that, or longer, brings nothing more; noise, a reversed or a tiny update bring nothing
-or little. It is the same under one name or several.
+or little.
 """
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+
+from motifair.mechanism.bounds import median
 
 SMALLEST = 1e-30
 SHARPNESS = 3  # power of the consensus: rounds in which agents disagree say little
@@ -21,11 +23,12 @@ USUAL = 0.5  # of the median length that earns everything
 def coverage(updates: Tensor, worth: Tensor, lengths: Tensor) -> Tensor:
     """φ_i = c³·a_i·min(1, 4·n_i)₊·min(1, 2·l_i), `(..., A, D), (..., A), (..., A) -> (..., A)`.
 
-    a_i is the agent's part of what all graphs are `worth`, u_N = Σ_j a_j u_j, d_i = |u_i − u_N|;
-    n_i = 1 + (Σ_j a_j d_j² − d_i²)/|u_N|² is 1 for an average update; l_i is the length of the
-    update by the median's, at most 1. c = |u_N|² / Σ_j a_j|u_j|² is the consensus, the share of
-    the updates' squared length that is common: near the end of a training, when agents pull in
-    different directions, it is small.
+    a_i is the agent's part of what all graphs are `worth`, and m_i the same with nobody worth more
+    than the median: who claims many graphs does not decide what is common. u_N = Σ_j m_j u_j,
+    d_i = |u_i − u_N|; n_i = 1 + (Σ_j m_j d_j² − d_i²)/|u_N|² is 1 for an average update; l_i is the
+    length of the update by the median's, at most 1. c = |u_N|² / Σ_j m_j|u_j|² is the consensus,
+    the share of the updates' squared length that is common: near the end of a training, when agents
+    pull in different directions, it is small.
 
     >>> coverage(torch.ones(2, 3), torch.tensor([3.0, 1.0]), torch.ones(2)).tolist()
     [0.75, 0.25]
@@ -33,11 +36,17 @@ def coverage(updates: Tensor, worth: Tensor, lengths: Tensor) -> Tensor:
     >>> coverage(u, torch.tensor([4.0, 4.0, 1.0]), torch.ones(3)).round(decimals=3).tolist()
     [0.15, 0.15, 0.0]
     """
-    weight = worth.to(updates.dtype)
-    weight = weight / weight.sum(dim=-1, keepdim=True).clamp(min=SMALLEST)
-    nearness, consensus = nearness_of_gram(updates @ updates.mT, weight)
+    worth = worth.to(updates.dtype)
+    weight = _shares(worth)
+    nearness, consensus = nearness_of_gram(
+        updates @ updates.mT, _shares(torch.minimum(worth, median(worth)))
+    )
     effort = (nearness / ENOUGH).clamp(0, 1) * (lengths.to(updates.dtype) / USUAL).clamp(max=1)
     return consensus.unsqueeze(-1) ** SHARPNESS * weight * effort
+
+
+def _shares(worth: Tensor) -> Tensor:
+    return worth / worth.sum(dim=-1, keepdim=True).clamp(min=SMALLEST)
 
 
 def nearness_of_gram(gram: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:

@@ -35,7 +35,8 @@ def quality(loss: Tensor, told: Tensor, graphs: Tensor, judges: Tensor) -> Tenso
     A model that tells nothing or swaps classes earns no trust. Losses are relative to what a judge
     says of the others: a judge whose graphs are hard does not count against whom it judges.
     `judges[i, j]` is what j counts as a judge of i (`trust.judging`); with as much as of anybody,
-    its own model counts among what is usual.
+    its own model counts among what is usual. Who has no judge where others have is worth nothing:
+    whoever claims all others' graphs would else escape them.
 
     >>> told = torch.tensor([[torch.nan, 0.4, 0.4], [0.4, torch.nan, 0.4], [-0.4, -0.4, torch.nan]])
     >>> quality(torch.full((3, 3), 0.5), told, torch.tensor([9, 9, 9]), torch.ones(3, 3)).tolist()
@@ -49,8 +50,9 @@ def quality(loss: Tensor, told: Tensor, graphs: Tensor, judges: Tensor) -> Tenso
     usual = weighted_median(relative.mT, judged.mT * presence.unsqueeze(-2)).unsqueeze(-2)
     worse = weighted_median(relative - usual, weight * judged)
     told_by_most = weighted_median(told, weight * ~told.isnan())
-    # Without judges nothing stands against an agent.
-    return class_trust(told_by_most, graphs, presence) * torch.exp(-SHARPNESS * worse.nan_to_num())
+    worth = class_trust(told_by_most, graphs, presence) * torch.exp(-SHARPNESS * worse.nan_to_num())
+    heard = judged.any(dim=-1)
+    return worth.where(heard | ~heard.any(dim=-1, keepdim=True), 0.0)
 
 
 def judge_weights(told: Tensor, presence: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from motifair.config import Config
 from motifair.learning.objective import PrototypeTerm, Term, supervised
-from motifair.mechanism.aggregation import lengthened, size_weights, value_weights
+from motifair.mechanism.aggregation import earned, lengthened, size_weights, value_weights
 from motifair.mechanism.alignment import ALIGNMENTS, alignment_with_peers, reach
 from motifair.mechanism.allocation import reward_ratio
 from motifair.mechanism.coverage import coverage
@@ -94,11 +94,17 @@ class Motifair(Method):
         )
 
     def weigh(self, seen: Seen) -> Tensor:
-        """E12 with the values of the previous round, E1, or E1 among agents of positive value."""
+        """E12 with the values of the previous round, E1, or E1 among agents of positive value, with
+        coverage as far as they earned what their graphs are worth.
+        """
         if self.config.aggregation == "value":
             return value_weights(seen.value)
         if self.config.aggregation == "trusted":
-            return size_weights(seen.believed * (seen.value > 0))
+            counted = (seen.value > 0).double()
+            if self.config.alignment_against == "coverage":
+                # Before the first round nobody has earned anything.
+                counted = torch.where(seen.rounds > 0, earned(seen.value, seen.worth), counted)
+            return size_weights(seen.believed * counted)
         return size_weights(seen.believed)
 
     def lengthen(self, update: Tensor, seen: Seen, weights: Tensor) -> Tensor:
