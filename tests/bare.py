@@ -42,8 +42,16 @@ def closure(requirements: list[str]) -> set[str]:
     return {name for name, _ in found}
 
 
+# One core, as in all other tests: to start workers takes longer than a few rounds.
+ONE_CORE = """
+import os, pathlib
+from motifair import cores
+cores._QUOTA = pathlib.Path(os.environ["MOTIFAIR_CACHE"], "cpu.max")
+"""
+
 # Several commands in one process: to import torch takes longer than any of them.
-COMMANDS = """
+COMMANDS = f"""
+{ONE_CORE}
 import json, sys
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
@@ -59,11 +67,12 @@ for words in json.loads(sys.argv[1]):
     print(json.dumps([code or 0, printed.getvalue()]), flush=True)
 """
 
-BLOCKS = """
+BLOCKS = f"""
+{ONE_CORE}
 import json, sys
 
 for number, block in enumerate(json.loads(sys.argv[1])):
-    exec(compile(block, f"<block {number}>", "exec"), {"__name__": "__main__"})
+    exec(compile(block, f"<block {{number}}>", "exec"), {{"__name__": "__main__"}})
 """
 
 

@@ -46,6 +46,7 @@ NEED_EXTRAS = [
     ("federation add bank-a", "federation"),
     ("federation renew bank-a", "federation"),
     ("federation remove bank-a", "federation"),
+    ("federation readmit bank-a", "federation"),
     ("federation server start", "federation"),
     ("federation agent start --kit kit --graphs graphs", "federation"),
     ("federation stop --kit kit", "federation"),
@@ -99,18 +100,22 @@ def small(words: list[str]) -> list[str]:
     return text.replace("--methods all", "--methods fedavg,motifair").split()
 
 
+def few_rounds(block: str) -> str:
+    return re.sub(r"\brounds=\d+", "rounds=2", block)
+
+
 @pytest.mark.slow
 def test_the_tutorial_runs_as_written_without_extras(bare: Bare, tmp_path: Path) -> None:
-    """In the order in which it stands there; its first run in a tenth of the rounds."""
+    """In the order in which it stands there, but in few rounds."""
     blocks = re.findall(r"```(console|python)\n(.*?)```", TUTORIAL, re.DOTALL)
     for kind, some in groupby(blocks, key=itemgetter(0)):
         texts = [text for _, text in some]
         if kind == "python":
-            bare.blocks(texts, tmp_path)
+            bare.blocks([few_rounds(text) for text in texts], tmp_path)
             continue
         given = list(commands("".join(f"```console\n{text}```" for text in texts)))
         given = [
-            [*words, "--rounds", "20", "--threads", "1"] if words[0] == "run" else words
+            [*words, "--rounds", "2"] if words[0] in ("run", "compare") else words
             for words in given
         ]
         for words, (ended, printed) in zip(given, bare.commands(given, tmp_path), strict=True):
@@ -143,7 +148,7 @@ def test_readme_and_guides_up_to_the_federation_run_without_extras(
     assert (bare.folder / "s.html").exists()
     assert not (bare.folder / "s.pdf").exists()
     blocks = re.findall(r"```python\n(.*?)```", SIMULATION + GUIDES, re.DOTALL)
-    bare.blocks([text.replace("rounds=10", "rounds=2") for text in blocks])
+    bare.blocks([few_rounds(text) for text in blocks])
 
 
 def test_what_needs_an_extra_names_it_and_writes_nothing(bare: Bare, tmp_path: Path) -> None:

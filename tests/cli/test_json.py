@@ -17,8 +17,8 @@ from motifair.cli.app import app
 # What these print is a sentence, a path or a file's name: there is no table.
 NO_TABLE = {
     "ledger export", "federation init", "federation provision", "federation add",
-    "federation request", "federation renew", "federation remove", "federation stop",
-    "federation server start",
+    "federation request", "federation renew", "federation remove", "federation readmit",
+    "federation stop", "federation server start",
     "federation terms", "federation sums", "federation agent start", "federation backup",
     "federation restore", "federation ask", "federation settle", "federation members-key",
     "report", "statement", "dashboard",

@@ -46,6 +46,7 @@ app.command()(setup.terms)
 app.command()(setup.add)
 app.command()(setup.renew)
 app.command()(setup.remove)
+app.command()(setup.readmit)
 
 Kit = Annotated[Path, typer.Option(help="The member's startup kit.")]
 RunName = Annotated[str, typer.Option("--run", help="Name of the run.")]

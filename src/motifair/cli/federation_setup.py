@@ -207,3 +207,12 @@ def remove(member: Member, folder: Folder = HERE) -> None:
     """Refuse a member's certificate from now on; also remove it from federation.toml."""
     operator_folder(folder).remove(member)
     typer.echo(f"{member} is removed: its certificate is refused.")
+
+
+def readmit(member: Member, folder: Folder = HERE) -> None:
+    """Accept a removed member's certificate again; first put it back into federation.toml."""
+    operator_folder(folder).readmit(member)
+    typer.echo(
+        f"{member} is admitted again: have it start its agent, then start `run` again. A run that "
+        "went on without it takes it as a new member."
+    )

@@ -150,6 +150,13 @@ class OperatorFolder:
 
         remove(self.kit(OPERATOR), name)
 
+    def readmit(self, name: str) -> None:
+        """Accept the certificate of a removed member again, which federation.toml names."""
+        from motifair.consortium.transports.nvflare.operator import readmit
+
+        self._expect(name)
+        readmit(self.kit(OPERATOR), name)
+
     def _expect(self, name: str) -> None:
         if name not in self.terms.members:
             raise MotifairError(f"{TERMS} does not name '{name}'; add it to the members first.")

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from motifair.cli.app import app
@@ -65,6 +66,16 @@ def motifair_here(*words: object) -> str:
         raise ended.exception
     assert ended.exit_code == 0, ended.output
     return ended.stdout
+
+
+def refused_here(*words: object) -> str:
+    """Run a command in this process, which must refuse; return its sentence.
+
+    As a process of its own it prints that and ends with code 2: see `call` in test_refused.py.
+    """
+    with pytest.raises(MotifairError) as refused:
+        motifair_here(*words)
+    return str(refused.value)
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float = PATIENCE) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("nvflare")
 
-from consortium import Consortium, motifair, motifair_here
+from consortium import Consortium, motifair_here, refused_here
 from deployed import opened
 
 from motifair.consortium.operate import run_federation
@@ -98,6 +98,8 @@ def test_the_books_fit_through_all_changes(world: Consortium) -> None:
 def test_who_was_removed_is_not_let_in_again(world: Consortium) -> None:
     world.parts.pop(LEAVING).stop()
     words = ("--kit", world.operator.kit(LEAVING), "--graphs", world.graphs(LEAVING), "--detach")
-    again = motifair("federation", "agent", "start", *words)
-    assert again.returncode == 2
-    assert f"{LEAVING} was removed. Ask the operator to readmit it" in again.stderr
+    said = refused_here("federation", "agent", "start", *words)
+    assert f"{LEAVING} was removed. Ask the operator to let it in again" in said
+    assert f"motifair federation readmit {LEAVING}" in said
+    said = refused_here("federation", "readmit", LEAVING, "--folder", world.folder)
+    assert f"does not name '{LEAVING}'; add it to the members" in said

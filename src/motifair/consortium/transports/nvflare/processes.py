@@ -131,7 +131,10 @@ def trouble(kit: Path) -> str | None:
             "kit was stolen: remove that name and add the member under another"
         )
     if REMOVED.search(text) and name_of(kit) != SERVER:
-        return f"{name_of(kit)} was removed. Ask the operator to readmit it"
+        return (
+            f"{name_of(kit)} was removed. Ask the operator to let it in again: motifair federation "
+            f"readmit {name_of(kit)}"
+        )
     if STRANGE.search(text) and name_of(kit) != SERVER:
         return (
             f"Server and {name_of(kit)} do not accept each other's certificates. "
