@@ -191,7 +191,8 @@ class World:
         def handler(name: str, site: MemberAgent) -> Callable[[bytes], bytes]:
             def handle(task: bytes) -> bytes:
                 download = Download.decode(task)
-                judging = COMPARING if download.round else JUDGING
+                # Tasks to judge newcomers name the last entry; those to compare models do not.
+                judging = COMPARING if download.round and not download.head else JUDGING
                 round = judging if download.task == JUDGE else download.round
                 self.tasks[name, round] = task
                 answer = self.meddle(name, download, lambda: site(task))

@@ -68,7 +68,7 @@ def test_the_packaged_table_is_of_attacks_that_there_are() -> None:
 def test_what_pays_is_open_and_what_does_not_is_not() -> None:
     found = set(open_cheats("default")["attack"])
     assert {"claim ten times the graphs", "duplicate graphs, new fingerprints"} <= found
-    assert not {"send nothing", "echo the reward", "renumber nodes"} & found
+    assert not {"run down all others", "stay away after bad rounds", "renumber nodes"} & found
 
 
 HELD = {"reserve": "the operator"}
@@ -111,8 +111,8 @@ def test_the_command_reads_a_file_of_terms(tmp_path: Path) -> None:
     assert "on   graphs that do not exist do not pay" in shown.output
     before, found, after = shown.output.partition("Closed by the audit")
     assert found
-    assert "claim ten times the graphs" in after
-    assert "claim ten times the graphs" not in before
+    assert "claim ten times the graphs:" in after
+    assert "claim ten times the graphs:" not in before
     assert "Not measured" not in shown.output
     path.write_text(path.read_text().replace("max_size_ratio = 2.0", "max_size_ratio = 9.0"))
     shown = CliRunner().invoke(app, ["check", "--terms", str(path), "--json"])

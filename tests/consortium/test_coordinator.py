@@ -191,24 +191,6 @@ def test_who_stays_keeps_its_running_alignment_and_a_newcomer_begins_with_its_ow
     assert world.checkpoint().server.alignment.tolist() == pytest.approx(wanted)
 
 
-def test_who_stays_is_worth_what_peers_found_and_a_newcomer_what_is_typical(
-    tmp_path: Path,
-) -> None:
-    first = World(tmp_path / "world", terms_of(members=NAMES[:3]))
-    first.drive(rounds=1)
-    before = first.checkpoint()
-    quality = before.server.worth / first.coordinator().server(before.roster).worth(None)
-    assert len(set(quality.tolist())) == 3
-    world = World(tmp_path / "world", terms_of(members=NAMES))
-    world.drive(rounds=1)
-    after = world.checkpoint()
-    counted = world.coordinator().server(after.roster).worth(None)
-    wanted = counted * torch.cat([quality, quality.median()[None]])
-    torch.testing.assert_close(after.server.worth, wanted)
-    assert all(task != JUDGING for _, task in world.tasks)  # nobody is asked again
-    assert verify(world.entries()).fits
-
-
 @pytest.mark.parametrize(("first", "then"), [(0.0, 0.4), (0.4, 0.0), (0.4, 0.2)])
 def test_terms_may_be_changed_to_another_share_of_own_models(
     first: float, then: float, tmp_path: Path

@@ -156,9 +156,14 @@ VERDICTS = {
         f"with compensation, was below the average; {MEASURES}",
     ),
     "nothing": (
-        paid((0, 100), (0, 100), value=0, judged=True),
+        paid((0, 100), (0, 100), value=0, judged=(1,)),
         "You were paid nothing (an equal share is 2.00 EUR): in every round your value was 0; "
         f"{MEASURES} Before round 1 the others judged a model that you trained alone.",
+    ),
+    "nothing, under one name twice": (
+        paid((0, 100), value=0, judged=(3, 7)),
+        "You were paid nothing (an equal share is 1.00 EUR): in every round your value was 0; "
+        f"{MEASURES} Before round 3 and round 7 the others judged a model that you trained alone.",
     ),
     "as all": (
         paid((1000, 1000), (1001, 1000)),

@@ -79,11 +79,11 @@ def recompute(
         new = [name for name in now.members if name not in before]
         tasks = coordinator.invitations()
         joined = _uploads(coordinator, read, 0, {n: tasks[n] for n in new}, None)
+        asked = coordinator.requests_to_judge(joined, checkpoint)
+        judged = _uploads(coordinator, read, entry.round, asked, None)
         if checkpoint is None:
-            asked = coordinator.requests_to_judge(joined)
-            judged = _uploads(coordinator, read, 0, asked, None)
             return coordinator.open(joined, judged, accounts)
-        return coordinator.change(checkpoint, joined, accounts, agreed.signatures)
+        return coordinator.change(checkpoint, joined, judged, accounts, agreed.signatures)
     if checkpoint is None:
         raise MotifairError("The ledger does not start with terms; verify it first.")
     coordinator = _coordinator(terms.as_agreed(accounts.agreed), entry.run, accounts.agreed)
@@ -112,8 +112,14 @@ def retained(folder: Path, round: int, tasks: Mapping[str, bytes]) -> dict[str, 
 
 
 def upload_path(folder: Path, round: int, name: str, task: bytes) -> Path:
-    """Return the file of a retained upload; joining and judging peers are both round 0."""
-    kind = ".judgement" if Download.decode(task).task == JUDGE else ""
+    """Return the file of a retained upload; joining is round 0, as is judging peers at first.
+
+    What is said of newcomers is named by the entry before: several may join in one round.
+    """
+    download = Download.decode(task)
+    kind = ".judgement" if download.task == JUDGE else ""
+    if kind and download.number >= 0:
+        kind += f"-{download.number}"
     return folder / "uploads" / f"{round:06}" / f"{name}{kind}.bin"
 
 

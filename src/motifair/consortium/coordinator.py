@@ -15,6 +15,12 @@ import torch
 from torch import Tensor
 
 from motifair.consortium.agent import LOST
+from motifair.consortium.judging import (
+    models_to_judge,
+    refuse_incomparable,
+    roster_of,
+    said_so_far,
+)
 from motifair.consortium.keys import verifier
 from motifair.consortium.member_data import make_model
 from motifair.consortium.membership import carry_over
@@ -47,14 +53,8 @@ from motifair.federation.contract import check_round
 from motifair.federation.protocol import Downloads, Judgement, Uploads
 from motifair.federation.round import serve_round
 from motifair.federation.server import Record, Server, ServerState, masked_blocks
-from motifair.federation.trial import judged_agents
 from motifair.graphs.features import reads_labels
-from motifair.mechanism.bounds import (
-    REJECTED,
-    too_long,
-    too_short,
-    usual_length,
-)
+from motifair.mechanism.bounds import REJECTED, too_long, too_short, usual_length
 from motifair.methods import make_method
 from motifair.motifs.vocabulary import MotifIndex
 from motifair.motifs.wiring import measure_count
@@ -90,18 +90,23 @@ class Coordinator:
         """Return the tasks that ask members to join."""
         return {name: self._task(name, JOIN, 0).encode() for name in self.terms.members}
 
-    def requests_to_judge(self, joined: Mapping[str, Accepted]) -> dict[str, bytes]:
-        """Return the tasks that ask members to judge models of their peers, if the method does."""
+    def requests_to_judge(
+        self, joined: Mapping[str, Accepted], checkpoint: RunCheckpoint | None = None
+    ) -> dict[str, bytes]:
+        """Return the tasks that ask members to judge models of their peers, if the method does:
+        those of who joins, and these those of the others.
+
+        Those to judge newcomers to a run name its last entry, so that answers are about this once.
+        """
+        if checkpoint is not None and joined:
+            refuse_incomparable(checkpoint, judging=self.method.trial_rounds > 0)
         if not self.method.trial_rounds:
             return {}
-        names = list(self.terms.members)
-        models = [needed_tensor(joined[name].upload.trial).numpy() for name in names]
-        tasks = {n: self._task(n, JUDGE, 0) for n in names}
-        return {
-            n: replace(tasks[n], models=np.stack([models[k] for k in peers])).encode()
-            for n, peers in zip(names, self._judged(), strict=True)
-            if len(peers)
-        }
+        roster = roster_of(self.terms.members, checkpoint, joined)
+        asked = models_to_judge(roster, joined, self.terms.config.seed)
+        round, last = (checkpoint.round, checkpoint.entry) if checkpoint else (0, None)
+        tasks = {n: self._task(n, JUDGE, round, last) for n in asked}
+        return {n: replace(task, models=asked[n]).encode() for n, task in tasks.items()}
 
     def requests_to_compare(self, models: Sequence[Tensor], round: int) -> dict[str, bytes]:
         """Return the tasks that ask members how well models of the server's do, if the method has
@@ -114,20 +119,6 @@ class Coordinator:
         tasks = {n: self._task(n, JUDGE, round) for n in self.terms.members}
         return {n: replace(task, models=shown).encode() for n, task in tasks.items()}
 
-    def _judged(self) -> np.ndarray:
-        """Return whose models each member judges, by number."""
-        return judged_agents(len(self.terms.members), self.terms.config.seed)
-
-    def _judgement(self, judged: Mapping[str, Accepted]) -> Judgement | None:
-        """Return what members said of each other's models."""
-        if not judged:
-            return None
-        members = len(self.terms.members)
-        said = torch.full((2, members, members), torch.nan, dtype=torch.float64)
-        for k, (name, peers) in enumerate(zip(self.terms.members, self._judged(), strict=True)):
-            said[:, torch.from_numpy(peers), k] = needed_tensor(judged[name].upload.judgement).T
-        return Judgement(*said)
-
     def open(
         self,
         accepted: Mapping[str, Accepted],
@@ -137,16 +128,19 @@ class Coordinator:
         """Return the first checkpoint from the uploads with which all members joined, and what
         they said of each other's models.
         """
-        roster = tuple(JoinedMember.of(accepted[name].upload) for name in self.terms.members)
+        roster, said = roster_of(self.terms.members, None, accepted), None
+        if self.method.trial_rounds:
+            said = said_so_far(None, self.terms.members, judged, self.terms.config.seed)
         server = self.server(roster)
         initial = self.model.layout.initial(self.terms.config.seed, torch.float32)
         local = None
         if self.method.uses_prototypes:
             local = torch.cat([needed_tensor(accepted[j.name].upload.prototypes) for j in roster])
-        state = server.start(initial[self.shared], local, self._judgement(judged))
+        found = None if said is None else Judgement(*said)
+        state = server.start(initial[self.shared], local, found)
         entry = accounts.agree(self.agreed)
         tasks = self._tasks(roster, state, _no_rewards(server, state), entry, set())
-        return make_checkpoint(roster, state, tasks, entry, {})
+        return make_checkpoint(roster, state, tasks, entry, {}, said)
 
     def proposals(self, accounts: Accounts) -> dict[str, bytes]:
         """Return the tasks that ask all members to sign the changed terms."""
@@ -167,27 +161,29 @@ class Coordinator:
         self,
         checkpoint: RunCheckpoint,
         accepted: Mapping[str, Accepted],
+        judged: Mapping[str, Accepted],
         accounts: Accounts,
         signatures: Mapping[str, str],
     ) -> RunCheckpoint:
         """Return the checkpoint to continue from with other members or terms.
 
-        `accepted` has the uploads with which new members joined, `signatures` (hex) are those of
-        all members under the terms.
+        `accepted` has the uploads with which new members joined, `judged` what was said of their
+        models and by them, `signatures` (hex) are those of all members under the terms.
         """
-        stayed = {j.name: j for j in checkpoint.roster if j.name in self.terms.members}
-        new = {name: JoinedMember.of(a.upload) for name, a in accepted.items()}
-        roster = tuple((stayed | new)[name] for name in self.terms.members)
+        names = self.terms.members
+        roster, said = roster_of(names, checkpoint, accepted), checkpoint.said
         server = self.server(roster)
         state = checkpoint.server
         if roster != checkpoint.roster:
-            state = carry_over(checkpoint, roster, self.server(checkpoint.roster), server)
+            if said is not None:
+                said = said_so_far(checkpoint, names, judged, self.terms.config.seed)
+            state = carry_over(checkpoint, roster, self.server(checkpoint.roster), server, said)
         entry = accounts.agree(replace(self.agreed, signatures=dict(signatures)))
-        tasks = self._tasks(roster, state, _no_rewards(server, state), entry, set(new))
-        for name in stayed:  # their pending rewards are still to be sent
+        tasks = self._tasks(roster, state, _no_rewards(server, state), entry, set(accepted))
+        for name in tasks.keys() - accepted.keys():  # their pending rewards are still to be sent
             pending, task = Download.decode(checkpoint.tasks[name]), tasks[name]
             tasks[name] = replace(pending, task=task.task, terms=task.terms)
-        return make_checkpoint(roster, state, tasks, entry, checkpoint.updates)
+        return make_checkpoint(roster, state, tasks, entry, checkpoint.updates, said)
 
     def collect(
         self,
@@ -285,7 +281,7 @@ class Coordinator:
         updates = dict(checkpoint.updates)
         for name, a in accepted.items():
             updates[name] = (*updates.get(name, ()), update_digest(a.upload))
-        return make_checkpoint(roster, state, tasks, entry, updates), record
+        return make_checkpoint(roster, state, tasks, entry, updates, checkpoint.said), record
 
     def server(self, roster: Sequence[JoinedMember]) -> Server:
         """Return the server for these members."""
@@ -404,8 +400,9 @@ class Coordinator:
             tasks[j.name] = task
         return tasks
 
-    def _task(self, name: str, task: str, round: int) -> Download:
-        return Download(run=self.run, round=round, agent=name, task=task, terms=self.terms.digest)
+    def _task(self, name: str, task: str, round: int, last: Entry | None = None) -> Download:
+        made = Download(run=self.run, round=round, agent=name, task=task, terms=self.terms.digest)
+        return made if last is None else replace(made, number=last.number, head=last.hash)
 
     def _most_bytes(self, motifs: int | None) -> int:
         """Return the most bytes of an upload; `motifs` is None for an agent that joins."""

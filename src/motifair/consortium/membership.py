@@ -10,18 +10,23 @@ from torch import Tensor
 
 from motifair.consortium.run_state import JoinedMember, RunCheckpoint
 from motifair.federation.server import Server, ServerState
+from motifair.mechanism.judgement import quality
 from motifair.mechanism.value import quantised
 from motifair.motifs.vocabulary import MotifIndex
 
 
 def carry_over(
-    checkpoint: RunCheckpoint, roster: Sequence[JoinedMember], before: Server, after: Server
+    checkpoint: RunCheckpoint,
+    roster: Sequence[JoinedMember],
+    before: Server,
+    after: Server,
+    said: Tensor | None,
 ) -> ServerState:
-    """Return the server's state for a new roster; the servers are of the old one and of the new.
+    """Return the server's state for a new roster; the servers are of the old one and of the new,
+    `said` is what members say of each other's models, newcomers' included.
 
     A new member starts with the value 1/N; the values of the others are scaled to add up to the
-    rest. Nobody judges it: its graphs are worth what the typical member's are. Motifs of former
-    members alone are dropped.
+    rest. Motifs of former members alone are dropped.
     """
     old, fresh = checkpoint.server, after.start(checkpoint.server.weights)
     values = {j.name: float(v) for j, v in zip(checkpoint.roster, old.value, strict=True)}
@@ -51,19 +56,31 @@ def carry_over(
         alignment=torch.tensor(
             [aligned.get(j.name, torch.nan) for j in roster], dtype=torch.float64
         ),
-        worth=_worth(checkpoint, roster, before.worth(None), fresh.worth),
+        worth=_worth(checkpoint, roster, before, after, said),
         prototypes=prototypes,
         active=active,
     )
 
 
 def _worth(
-    checkpoint: RunCheckpoint, roster: Sequence[JoinedMember], counted: Tensor, unjudged: Tensor
+    checkpoint: RunCheckpoint,
+    roster: Sequence[JoinedMember],
+    before: Server,
+    after: Server,
+    said: Tensor | None,
 ) -> Tensor:
-    """Return what graphs of a new roster are worth, from what they are worth `unjudged`; `counted`
-    is that of the old roster.
+    """Return what graphs of a new roster are worth.
+
+    Who stays is worth what it was found to be: nobody gains or loses by whom it lets in, and what
+    was said of it before anybody had learnt from the others counts. Newcomers are judged by those
+    who stay, so that no number of them speaks for each other; where fewer than two stay, which is
+    no yardstick, by all, as before round 1.
     """
-    quality = checkpoint.server.worth / counted.clamp(min=1e-12)
-    known = {j.name: q for j, q in zip(checkpoint.roster, quality, strict=True)}
-    typical = quality.median()
-    return unjudged * torch.stack([known.get(j.name, typical) for j in roster])
+    counted, found = after.worth(None), torch.ones_like(after.believed)
+    past = checkpoint.server.worth / before.worth(None).clamp(min=1e-12)
+    known = dict(zip((j.name for j in checkpoint.roster), past, strict=True))
+    stayed = torch.tensor([j.name in known for j in roster])
+    if said is not None:
+        judges = after.judges * stayed if stayed.sum() > 1 else after.judges
+        found = quality(said[0], said[1], after.graphs, judges)
+    return counted * torch.stack([known.get(j.name, q) for j, q in zip(roster, found, strict=True)])

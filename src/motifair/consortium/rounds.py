@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +24,7 @@ import torch
 
 from motifair.consortium.agent import LOST, OTHER_TERMS
 from motifair.consortium.audit import rebuild, retained, upload_path
-from motifair.consortium.checkpoint import good_checkpoints, save_checkpoint
+from motifair.consortium.checkpoint import good_checkpoints, missing_entries, save_checkpoint
 from motifair.consortium.coordinator import Coordinator
 from motifair.consortium.lateness import ANSWERS, late, record_answers
 from motifair.consortium.live import LIVE, LiveStatusWriter
@@ -33,15 +33,16 @@ from motifair.consortium.store.lease import LedgerUnavailable
 from motifair.consortium.store.ledger import Ledger
 from motifair.consortium.transports import OnReply, Transport, ignore_reply
 from motifair.consortium.validation import Accepted
-from motifair.consortium.wire import unseal
+from motifair.consortium.wire import digest, unseal
 from motifair.errors import MotifairError
 from motifair.files import write_atomic, write_json
 from motifair.mechanism.judgement import handed_out
 from motifair.statements.accounts import Accounts
-from motifair.statements.entry import GENESIS, Entry
+from motifair.statements.entry import Entry
 
 RESULT = "result.json"
 JOIN_TRIES = 3
+CHANGED = "it joined before with other graphs or terms; give it another name"
 PAUSE = 2.0  # least seconds between two exchanges of one round
 PATIENCE = 600.0  # seconds that a ledger may be unavailable before the run ends
 
@@ -144,17 +145,21 @@ class RunDriver:
 
     def _open(self) -> RunCheckpoint:
         joined = self._join(self.coordinator.terms.members)
-        judged = self._ask_all(self.coordinator.requests_to_judge(joined), "judge its peers")
+        judged = self._judge(joined, None)
         return self._save(self.coordinator.open(joined, judged, self._accounts()))
 
     def _change(self, checkpoint: RunCheckpoint) -> RunCheckpoint:
-        """Let new members join and all sign; return the checkpoint with the new terms."""
+        """Let new members join and be judged, and all sign; return the checkpoint with the new
+        terms.
+        """
         accounts = self._accounts()
         self._refuse_other_graphs(checkpoint, accounts)
         before = {j.name for j in checkpoint.roster}
-        joined = self._join([n for n in self.coordinator.terms.members if n not in before])
+        new = [n for n in self.coordinator.terms.members if n not in before]
+        joined = self._join(new, accounts.keys)
+        judged = self._judge(joined, checkpoint)
         signatures = self._consent(accounts) if accounts.agreed.operator else {}
-        return self._save(self.coordinator.change(checkpoint, joined, accounts, signatures))
+        return self._save(self.coordinator.change(checkpoint, joined, judged, accounts, signatures))
 
     def _refuse_other_graphs(self, checkpoint: RunCheckpoint, accounts: Accounts) -> None:
         """Refuse terms under which a run's model or fingerprints could not go on."""
@@ -190,22 +195,49 @@ class RunDriver:
             "it from the federation."
         )
 
-    def _join(self, names: Sequence[str]) -> dict[str, Accepted]:
-        """Let members join; refuse to start without one."""
-        tasks = self.coordinator.invitations()
-        return self._ask_all({n: tasks[n] for n in names}, "join")
+    def _join(self, names: Sequence[str], former: Collection[str] = ()) -> dict[str, Accepted]:
+        """Let members join; refuse to start without one.
 
-    def _ask_all(self, tasks: Mapping[str, bytes], what: str) -> dict[str, Accepted]:
-        """Ask members until all have given a valid answer; refuse to start without one."""
+        One of the `former` members joins as it did before: by that it was paid, and its claims can
+        be audited.
+        """
+        tasks = self.coordinator.invitations()
+        files = {n: upload_path(self.folder, 0, n, tasks[n]) for n in names if n in former}
+        before = {n: digest(unseal(f.read_bytes())[0]) for n, f in files.items() if f.is_file()}
+        return self._ask_all({n: tasks[n] for n in names}, "join", before=before)
+
+    def _judge(
+        self, joined: Mapping[str, Accepted], checkpoint: RunCheckpoint | None
+    ) -> dict[str, Accepted]:
+        """Have the models of who joins judged; refuse to go on without a judge that is asked."""
+        tasks = self.coordinator.requests_to_judge(joined, checkpoint)
+        return self._ask_all(tasks, "judge its peers", checkpoint.round if checkpoint else 0)
+
+    def _ask_all(
+        self,
+        tasks: Mapping[str, bytes],
+        what: str,
+        round: int = 0,
+        before: Mapping[str, str] | None = None,
+    ) -> dict[str, Accepted]:
+        """Ask members until all have given a valid answer, for some the one whose digest they gave
+        `before`; refuse to start without one.
+        """
         answers: dict[str, Accepted] = {}
         reasons: dict[str, str] = {}
         for _ in range(JOIN_TRIES):
             missing = {n: task for n, task in tasks.items() if n not in answers}
             if not missing:
                 break
-            replies, reasons = self._exchange(0, missing)
+            replies, reasons = self._exchange(round, missing)
             accepted, rejected = self.coordinator.collect(missing, replies, ())
-            self._retain(0, {name: replies[name] for name in accepted}, tasks)
+            rejected |= {
+                name: CHANGED
+                for name, first in (before or {}).items()
+                if name in accepted and accepted[name].sha256 != first
+            }
+            accepted = {name: a for name, a in accepted.items() if name not in rejected}
+            self._retain(round, {name: replies[name] for name in accepted}, tasks)
             answers |= accepted
             reasons |= rejected
         for name in tasks:
@@ -404,28 +436,6 @@ def rejected_alike(rejected: Mapping[str, str], members: int) -> list[str]:
 def _final(reason: str) -> bool:
     """Return whether asking again in this round is of no use."""
     return LOST in reason or OTHER_TERMS in reason
-
-
-def missing_entries(saved: Sequence[RunCheckpoint], entries: Sequence[Entry]) -> list[Entry]:
-    """Return the entries of saved positions, oldest first, that follow the last one of a ledger.
-
-    Refuse a position that is ahead of the ledger and does not follow: to continue from an older one
-    would write a second history.
-    """
-    number, head = (entries[-1].number, entries[-1].hash) if entries else (-1, GENESIS)
-    missing: list[Entry] = []
-    for entry in (c.entry for c in saved):
-        if (entry.number, entry.previous) == (number + 1, head):
-            missing.append(entry)
-            number, head = entry.number, entry.hash
-        elif entry.number > number:
-            raise MotifairError(
-                f"The position of entry {entry.number} does not follow the last entry of the "
-                f"ledger, {number} ({head[:16]}). The positions and the ledger belong to different "
-                "histories: restore the ledger or the positions that the server had before, or "
-                "start a new run."
-            )
-    return missing
 
 
 def server_model(coordinator: Coordinator, checkpoint: RunCheckpoint) -> torch.Tensor:

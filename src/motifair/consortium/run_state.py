@@ -18,6 +18,7 @@ from motifair.consortium.terms import FederationTerms
 from motifair.consortium.wire import (
     BadRecordError,
     Download,
+    Floats,
     Upload,
     digest,
 )
@@ -40,13 +41,15 @@ from motifair.statements.entry import Entry
 @dataclass(frozen=True)
 class JoinedMember:
     """A member: its name, number of training graphs, motifs and, if the method believes only some
-    graphs, what it says of them, as sent when it joined.
+    graphs, what it says of them, and the model `(D,)` that it trained alone for its peers to judge,
+    as sent when it joined.
     """
 
     name: str
     graphs: int
     motifs: tuple[str, ...]
     summary: GraphSummary | None = field(default=None, compare=False)  # arrays have no one truth
+    trial: Floats | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, upload: Upload) -> Self:
@@ -54,13 +57,14 @@ class JoinedMember:
         summary = None
         if upload.fingerprints is not None and upload.wiring is not None:
             summary = GraphSummary(upload.fingerprints, upload.wiring)
-        return cls(upload.agent, upload.graphs, upload.motifs, summary)
+        return cls(upload.agent, upload.graphs, upload.motifs, summary, upload.trial)
 
 
 @dataclass(frozen=True)
 class RunCheckpoint:
     """State of a run: members, the server's state, the tasks of the next round by agent, the last
-    entry of the ledger, and the digests of all updates that were accepted of each member.
+    entry of the ledger, the digests of all updates that were accepted of each member, and what
+    members `said` of each other's models, `(2, A, A)` as in `Judgement`; None where nobody judges.
     """
 
     roster: tuple[JoinedMember, ...]
@@ -68,6 +72,7 @@ class RunCheckpoint:
     tasks: Mapping[str, bytes]
     entry: Entry
     updates: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    said: Tensor | None = None
 
     @property
     def round(self) -> int:
@@ -89,7 +94,7 @@ class RunCheckpoint:
     def digest(self) -> str:
         """SHA-256 of the checkpoint without its entry, which holds this digest."""
         tasks = {name: Download.decode(task) for name, task in self.tasks.items()}
-        return _position(self.roster, self.server, tasks, self.updates)
+        return _position(self.roster, self.server, tasks, self.updates, self.said)
 
 
 def counted_sizes(terms: FederationTerms, roster: Sequence[JoinedMember]) -> Tensor:
@@ -140,12 +145,13 @@ def make_checkpoint(
     tasks: Mapping[str, Download],
     entry: Entry,
     updates: Mapping[str, tuple[str, ...]],
+    said: Tensor | None,
 ) -> RunCheckpoint:
     """Return a checkpoint whose entry names its digest, and whose tasks name that entry."""
     kept = {j.name: updates[j.name] for j in roster if j.name in updates}
-    entry = replace(entry, position=_position(roster, server, tasks, kept))
+    entry = replace(entry, position=_position(roster, server, tasks, kept, said))
     sent = {name: task.encode() for name, task in tasks.items()}
-    return RunCheckpoint(roster, server, sent, entry, kept).under(entry)
+    return RunCheckpoint(roster, server, sent, entry, kept, said).under(entry)
 
 
 def update_digest(upload: Upload) -> str:
@@ -158,18 +164,29 @@ def _position(
     server: ServerState,
     tasks: Mapping[str, Download],
     updates: Mapping[str, tuple[str, ...]],
+    said: Tensor | None,
 ) -> str:
     """Return the digest of a position; tasks count without the entry that they name."""
     tensors = {name: t for name, t in vars(server).items() if name != "memory"}
+    tensors |= joined_tensors(roster) | ({} if said is None else {"said": said})
     about = {}
     for j in roster:
         task = replace(tasks[j.name], number=-1, head="", receipt="")
         sent = " ".join(updates.get(j.name, ()))
         about[j.name] = f"{j.graphs} {digest(task.encode())} {json.dumps(j.motifs)} {sent}"
-        if j.summary is not None:
-            tensors[f"fingerprints.{j.name}"] = torch.from_numpy(j.summary.fingerprints)
-            tensors[f"wiring.{j.name}"] = torch.from_numpy(j.summary.wiring)
     return tensors_digest(tensors, about)
+
+
+def joined_tensors(roster: Sequence[JoinedMember]) -> dict[str, Tensor]:
+    """Return the arrays with which members joined, as a position has them."""
+    arrays: dict[str, np.ndarray] = {}
+    for j in roster:
+        if j.summary is not None:
+            arrays[f"fingerprints.{j.name}"] = j.summary.fingerprints
+            arrays[f"wiring.{j.name}"] = j.summary.wiring
+        if j.trial is not None:
+            arrays[f"trial.{j.name}"] = j.trial
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
 def needed_tensor(array: np.ndarray | None) -> Tensor:

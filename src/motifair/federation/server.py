@@ -188,7 +188,8 @@ class Server:
         """Return the shared weights that each agent would begin anew from, `(A, D)`.
 
         The server's, or, where agents have models of their own, `initial` and as much of what the
-        server has learnt since as the method rewards their values with.
+        server has learnt since as the method rewards their values with; nothing of it where their
+        graphs are worth nothing, which a newcomer's value does not show yet.
         """
         agents = len(state.value)
         if self.method.returning == "server":
@@ -196,7 +197,7 @@ class Server:
         nothing = torch.zeros(agents, len(state.weights))
         none = torch.zeros(agents)
         seen = self.see(state, Uploads(nothing, nothing, none, None, none))
-        ratio = self.method.ratio(seen, state.value)
+        ratio = self.method.ratio(seen, state.value.where(state.worth > 0, 0.0))
         learnt = state.weights - initial
         how = {"up": self.method.mask_up, "by_length": self.method.mask_by_length}
         return initial + sparsify(learnt, ratio, self.blocks, **how)[0]

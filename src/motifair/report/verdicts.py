@@ -210,7 +210,8 @@ def _why(s: Statement, settled: Sequence[Payment], above: bool) -> str:
         measured += [s.meaning["diversity"]] if "diversity" in s.parts else []
         words += re.sub(r"\bits\b", "your", f"; it measures {' and '.join(measured)}")
     if s.judged:
-        words += ". Before round 1 the others judged a model that you trained alone"
+        when = " and ".join(f"round {number}" for number in s.judged)
+        words += f". Before {when} the others judged a model that you trained alone"
     fined = [p for p in settled if p.value < 0]
     if fined:
         penalty = f"penalties of {s.money(-s.totals['penalty'])}"

@@ -47,7 +47,7 @@ def alignment_kind(terms: AgreedTerms) -> str:
 
 
 def is_judged(terms: AgreedTerms) -> bool:
-    """Return whether peers judged models of the members before the first round."""
+    """Return whether peers judged a model of each member before its first round."""
     rule = valued_by(terms)
     return rule is not None and rule.trial_rounds > 0
 
@@ -66,7 +66,7 @@ def how_paid(terms: AgreedTerms) -> str:
             "value and compensation only."
         )
     judged = (
-        "Before the first round each member's peers judged a model that it trained alone: with the "
+        "Before its first round each member's peers judged a model that it trained alone: with the "
         "number of its graphs that count, this says what they are worth. "
     )
     first = rule.config.initial_value == "evidence"

@@ -6,7 +6,7 @@ Amounts are whole units of money. Each part of a payoff is rounded separately, a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import Any
@@ -70,8 +70,8 @@ class Statement:
     update that the agent was given, on average over settled rounds and relative to the most that
     anybody was given (None if nobody was given any), `accuracy` the score of its model on its own
     test graphs by the `metric` (None if unknown). `alignments` says what the part `alignment` is:
-    `alignment`, `coverage`, or both if the terms changed; `judged` whether peers judged a model of
-    each member before the first round. `motifs` is None if unknown. `sentences`
+    `alignment`, `coverage`, or both if the terms changed; `judged` has the rounds before which it
+    joined and peers judged a model of it. `motifs` is None if unknown. `sentences`
     explain how it was paid, `verification` has pairs of a command and what it does. `issuer` is the
     SHA-256 of the operator's public key in the terms, `signature` its signature of the head; '' in
     simulations.
@@ -95,7 +95,7 @@ class Statement:
     metric: str = "accuracy"
     issuer: str = ""
     signature: str = ""
-    judged: bool = False
+    judged: tuple[int, ...] = ()
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -315,8 +315,20 @@ def make_statement(
         metric=str(last.config.get("metric", "accuracy")),
         issuer=sha256(last.operator.encode()).hexdigest() if last.operator else "",
         signature=entries[-1].signature,
-        judged=any(map(is_judged, agreed)),
+        judged=tuple(_judged(entries, agent)),
     )
+
+
+def _judged(entries: Sequence[Entry], agent: str) -> Iterator[int]:
+    """Yield the first round of a member each time that it joined and its peers judged a model."""
+    member = False
+    for entry in entries:
+        if entry.kind != "terms":
+            continue
+        terms = AgreedTerms.from_json(entry.terms)
+        joins, member = agent in terms.members and not member, agent in terms.members
+        if joins and is_judged(terms):
+            yield entry.round + 1
 
 
 def _received(entries: Sequence[Entry], agent: str) -> float | None:
