@@ -140,11 +140,11 @@ def cheats_table() -> pd.DataFrame:
 
 
 def open_cheats(rule: str) -> pd.DataFrame:
-    """Return the cheats that pay, or that lower the others' accuracy, under a measured rule."""
+    """Return the cheats that pay, then those that lower the others' accuracy, under a rule."""
     table = cheats_table()
-    return table[
-        (table["rule"] == rule) & ((table["verdict"] == GAINS) | (table["others_high"] < 0))
-    ]
+    table = table[table["rule"] == rule]
+    pays = table["verdict"] == GAINS
+    return pd.concat([table[pays], table[~pays & (table["others_high"] < 0)]])
 
 
 def closed_by_audit(cheats: pd.DataFrame, audit: AuditTerms | None) -> pd.Series:

@@ -4,7 +4,7 @@ member's influence.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -29,6 +29,7 @@ from motifair.mechanism.bounds import MAX_SIZE_RATIO, capped_sizes
 from motifair.mechanism.judgement import handed_out
 from motifair.studies.attacks import Attack, AttackContext, Cast
 from motifair.studies.attacks.graphs import backdoored
+from motifair.studies.attacks.uploads import only
 from motifair.studies.dishonest import Dishonest
 from motifair.studies.intervals import with_interval
 from motifair.studies.study import Settings, Study, StudyResult
@@ -50,18 +51,11 @@ class Harm:
     claims: bool = False
 
 
-def against_others(
-    uploads: Uploads,
-    context: AttackContext,
-    *,
-    when: Callable[[AttackContext], bool] = rounds.always,
-) -> Uploads:
+def against_others(uploads: Uploads, context: AttackContext) -> Uploads:
     """Send the reverse of the others' mean, nine times as long as their median: just not rejected.
 
     In a real federation attackers can only guess it, as uploads are simultaneous.
     """
-    if not when(context):
-        return uploads
     each = uploads.update.shape[0] // context.federations
     honest = torch.ones(len(uploads.update), dtype=torch.bool, device=uploads.update.device)
     honest[context.own] = False
@@ -79,28 +73,35 @@ def once(context: AttackContext) -> bool:
     return context.round == max(1, context.rounds // 4)
 
 
-def _far(when: Callable[[AttackContext], bool]) -> Callable[[Uploads, AttackContext], Uploads]:
-    return partial(on_uploads.reversed_far, length=999.0, when=when)
-
+FAR = partial(on_uploads.reversed_far, length=999.0)
+REVERSED = partial(on_uploads.scaled, by=-1.0)
 
 HARMS = (
     Harm(Attack("honest")),
-    Harm(Attack("length 999, once", uploads=_far(once))),
-    Harm(Attack("length 999, in the last round", uploads=_far(rounds.last_round))),
-    Harm(Attack("length 999, every round", uploads=_far(rounds.always))),
+    Harm(Attack("length 999, once", uploads=only(once, FAR))),
+    Harm(Attack("length 999, in the last round", uploads=only(rounds.last_round, FAR))),
+    Harm(Attack("length 999, every round", uploads=FAR)),
     Harm(Attack("update × 100", uploads=partial(on_uploads.scaled, by=100.0))),
-    Harm(Attack("claim of 10⁹ graphs", uploads=partial(on_uploads.scaled, by=-1.0)), claims=True),
+    Harm(Attack("claim of 10⁹ graphs", uploads=REVERSED), claims=True),
     Harm(
         Attack("claim of 10⁹ graphs, update 0", uploads=partial(on_uploads.scaled, by=0.0)),
         claims=True,
     ),
-    Harm(Attack("sign flipped", uploads=partial(on_uploads.scaled, by=-1.0))),
+    Harm(Attack("sign flipped", uploads=REVERSED)),
+    Harm(Attack("sign flipped after a third", uploads=only(rounds.after_a_third, REVERSED))),
     Harm(Attack("noise", uploads=on_uploads.noise)),
+    Harm(Attack("noise after a third", uploads=only(rounds.after_a_third, on_uploads.noise))),
     Harm(Attack("against the others", uploads=against_others)),
     Harm(
         Attack(
+            "against the others after a third",
+            uploads=only(rounds.after_a_third, against_others),
+        )
+    ),
+    Harm(
+        Attack(
             "against the others, in the last round",
-            uploads=partial(against_others, when=rounds.last_round),
+            uploads=only(rounds.last_round, against_others),
         )
     ),
     Harm(Attack("backdoor", split=backdoored)),

@@ -85,6 +85,11 @@ ATTACKS = (
         "says that its graphs are those of another agent",
         members=claims.with_fingerprints_of_other,
     ),
+    Attack(
+        "fingerprints of all others",
+        "claims all others' graphs beside its own, so that no stranger can judge its model",
+        members=claims.with_fingerprints_of_all,
+    ),
     # Judgements
     Attack("run down all others", "says that all others' models swap classes",
            judgement=judging.running_down),
@@ -100,12 +105,17 @@ ATTACKS = (
     Attack(
         "update reversed, length 999, in the last round",
         "sends the reverse of its update at length 999 when nothing can follow",
-        uploads=partial(uploads.reversed_far, length=999.0, when=rounds.last_round),
+        uploads=uploads.only(rounds.last_round, partial(uploads.reversed_far, length=999.0)),
     ),
     Attack(
         "update reversed, length 999",
         "the same in all rounds",
-        uploads=partial(uploads.reversed_far, length=999.0, when=rounds.always),
+        uploads=partial(uploads.reversed_far, length=999.0),
+    ),
+    Attack(
+        "update reversed after a third",
+        "is honest for a third of the rounds, and reverses its updates then",
+        uploads=uploads.only(rounds.after_a_third, partial(uploads.scaled, by=-1.0)),
     ),
     # Updates without work
     Attack("replay the first upload", "sends its first upload again", uploads=uploads.replayed),
@@ -126,6 +136,8 @@ ATTACKS = (
         uploads=uploads.mixed,
     ),
     Attack("send noise", "sends random numbers of the usual length", uploads=uploads.noise),
+    Attack("send noise after a third", "is honest for a third of the rounds, and sends noise then",
+           uploads=uploads.only(rounds.after_a_third, uploads.noise)),
     # Attendance
     Attack("send nothing", "never sends anything", away=rounds.always),
     Attack("send nothing every other round", "is there in every other round only",

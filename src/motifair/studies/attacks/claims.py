@@ -81,6 +81,18 @@ def with_fingerprints_of_other(members: Members, cast: Cast) -> Members:
     return _told(members, cast, taken)
 
 
+def with_fingerprints_of_all(members: Members, cast: Cast) -> Members:
+    """Add the fingerprints of all others' graphs to the own, so that nobody is a stranger to them
+    who could judge the model.
+    """
+    (agent, *_) = cast.attackers
+    if not members.summaries:
+        return members  # nobody asks for fingerprints
+    everything = np.unique(np.concatenate([s.fingerprints for s in members.summaries]))
+    told = _told(members, cast, lambda own, other: replace(own, fingerprints=everything))
+    return replace(told, given=Given(agent, len(everything), members.train[agent]))
+
+
 def with_wiring_of_other(members: Members, cast: Cast) -> Members:
     """Send invented fingerprints, and how another agent's graphs are wired."""
     told = with_new_fingerprints(members, cast)

@@ -10,6 +10,17 @@ import torch
 from motifair.federation.protocol import Uploads
 from motifair.studies.attacks.contract import AttackContext
 
+Change = Callable[[Uploads, AttackContext], Uploads]
+
+
+def only(when: Callable[[AttackContext], bool], change: Change) -> Change:
+    """Return the same change of uploads, made in the rounds chosen by `when` alone."""
+
+    def changed(uploads: Uploads, context: AttackContext) -> Uploads:
+        return change(uploads, context) if when(context) else uploads
+
+    return changed
+
 
 def scaled(uploads: Uploads, context: AttackContext, *, by: float) -> Uploads:
     """Multiply update and gradient by a factor."""
@@ -24,16 +35,8 @@ def scaled(uploads: Uploads, context: AttackContext, *, by: float) -> Uploads:
     return replace(sent, gradient_norm=norm)
 
 
-def reversed_far(
-    uploads: Uploads,
-    context: AttackContext,
-    *,
-    length: float,
-    when: Callable[[AttackContext], bool],
-) -> Uploads:
-    """Send the reverse of the own update with a given length, in the rounds chosen by `when`."""
-    if not when(context):
-        return uploads
+def reversed_far(uploads: Uploads, context: AttackContext, *, length: float) -> Uploads:
+    """Send the reverse of the own update with a given length."""
     update = uploads.update[context.own]
     scale = length / update.norm(dim=-1, keepdim=True)
     return uploads.with_rows(context.own, update=-scale * update)
