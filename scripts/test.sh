@@ -13,7 +13,11 @@ trap 'rm -rf "$scratch"' EXIT
 "$bin/motifair" run --rounds 1 --agents 3 --set batch_size=8 --quiet --out "$scratch/run" >/dev/null
 
 # Every process of the tests imports all files that it is given: here only those with federations.
-"$bin/python" -m pytest -n "$jobs" --dist loadfile -m federation --durations=15 \
+# They are begun in the order given, and those that take longest first, else one of them would be
+# left at the end with nothing beside it.
+at=tests/consortium
+"$bin/python" -m pytest -n "$jobs" --dist loadfile --no-loadscope-reorder -m federation \
+  --durations=15 "$at/transports/test_federation.py" "$at"/deployment/test_{refused,stop,faults}.py \
   $(grep -rl --include='*.py' 'mark\.federation' tests) >"$scratch/federations" 2>&1 &
 federation=$!
 # The other tests' own modules; what cannot be collected is said by the tests themselves.

@@ -31,6 +31,7 @@ typer.testing._get_command = typer.main.get_command
 settings.register_profile("motifair", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("motifair")
 
+HERE = Path(__file__).parent
 DATA = os.environ.get("MOTIFAIR_DATA")
 FIXTURES = {"data_dir": "data", "postgres": "postgres", "browser": "browser"}
 SLOW = {"federation", "kill", "slow", *FIXTURES.values()}
@@ -55,6 +56,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(FIXTURES[fixture])
         if not any(mark.name in SLOW for mark in item.iter_markers()):
             item.add_marker("quick")
+    # Documents and pages, which take longest, first: at the end others would wait for them.
+    items.sort(key=lambda item: item.path.parent != HERE)
 
 
 @pytest.fixture(scope="session", autouse=True)

