@@ -220,7 +220,7 @@ class Config:
         "value",
         "weights of the updates in the sum: by `value`, by `size`, or `trusted`, which is by size "
         "without agents whose value is not positive, and with coverage as far as values are what "
-        "graphs are worth",
+        "graphs are worth and updates not longer than usual",
         choices=("value", "size", "trusted"),
     )
     size: str = option(

@@ -199,11 +199,12 @@ def test_without_an_agent_the_sum_of_the_others_is_as_long_as_a_typical_one_of_t
     )
     without, _ = without_each(simulation.server, state.server, uploads)
     sizes = [len(t) for t in split.partition.train]
+    taken = [float(math.ceil(n / batch_size)) for n in sizes]
+    short = naive.usual_over_length(list(uploads.update), taken)
     for k in range(4):
         others = [j for j in range(4) if j != k]
-        weights = naive.normalised([float(sizes[j]) for j in others])
-        sent = [uploads.update[j] for j in others]
-        steps = [float(math.ceil(sizes[j] / batch_size)) for j in others]
+        sent, steps = [uploads.update[j] for j in others], [taken[j] for j in others]
+        weights = naive.normalised([sizes[j] * min(1.0, short[j]) for j in others])
         mean = naive.weighted_sum(weights, sent)
         moved = naive.stretched(mean, sent, weights, steps)
         assert not torch.allclose(moved, mean, rtol=1e-3, atol=0)

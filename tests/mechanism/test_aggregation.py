@@ -145,11 +145,17 @@ def test_several_federations_at_once_are_lengthened_each_by_itself(
 
 
 def trusted(
-    graphs: list[int], value: list[float], worth: list[float] | None = None, rounds: int = 1
+    graphs: list[int],
+    value: list[float],
+    worth: list[float] | None = None,
+    rounds: int = 1,
+    lengths: list[float] | None = None,
 ) -> Tensor:
     against = "all" if worth is None else "coverage"
     method = make_method(make_config({"aggregation": "trusted", "alignment_against": against}))
     seen = SimpleNamespace(
+        graphs=torch.tensor(graphs),
+        updates=torch.tensor(lengths or [1.0] * len(graphs), dtype=torch.float64)[:, None],
         believed=torch.tensor(graphs),
         value=torch.tensor(value, dtype=torch.float64),
         worth=torch.tensor(worth or graphs, dtype=torch.float64),
@@ -165,12 +171,17 @@ def test_trusted_weights_are_the_oracle_s(
     each = {"min_size": len(value), "max_size": len(value)}
     graphs = data.draw(st.lists(st.integers(1, 1000), **each))
     worth = data.draw(st.lists(st.floats(0.5, 1000), **each))
-    found = trusted(graphs, value.tolist(), worth if covered else None, rounds)
+    lengths = data.draw(st.lists(st.floats(0.1, 10), **each))
+    found = trusted(graphs, value.tolist(), worth if covered else None, rounds, lengths)
     options = naive.Options(
         aggregation="trusted", alignment_against="coverage" if covered else "all"
     )
     sizes = [float(n) for n in graphs]
-    expected = naive.aggregation_weights(value.tolist(), sizes, worth, options, first=rounds == 0)
+    steps = [float(-(-n // make_config({}).batch_size)) for n in graphs]
+    short = naive.usual_over_length([torch.tensor([n]) for n in lengths], steps)
+    expected = naive.aggregation_weights(
+        value.tolist(), sizes, worth, short, options, first=rounds == 0
+    )
     assert torch.allclose(found, torch.tensor(expected, dtype=torch.float64), rtol=1e-9)
     assert abs(float(found.sum()) - 1) < 1e-12
     assert ((found > 0) == (value > 0)).all()
@@ -186,6 +197,9 @@ def test_a_value_by_chance_does_not_count_as_one_that_was_earned() -> None:
     weights = trusted([200, *[100] * 5], [0.003, *[0.1994] * 5], [200.0, *[100.0] * 5])
     assert weights[0] < 0.02
     assert trusted([10, 10], [0.5, 0.5], [1.0, 0.0]).tolist() == [1.0, 0.0]
+    # The lower median of the lengths is 2.
+    weights = trusted([1, 1, 1], [0.4, 0.3, 0.3], [1.0, 1.0, 1.0], lengths=[1.0, 2.0, 4.0])
+    assert weights.tolist() == [0.4, 0.4, 0.2]
     # Before the first round all have the same value, whatever their graphs are worth.
     assert trusted([10, 30], [0.5, 0.5], [1.0, 99.0], rounds=0).tolist() == [0.25, 0.75]
 

@@ -521,29 +521,32 @@ def class_trusts(
 def coverages(
     updates: Sequence[Tensor], worth: Sequence[float], lengths: Sequence[float]
 ) -> list[float]:
-    """phi_i = c^3 a_i min(1, 4 max(n_i, 0)) min(1, 2 l_i).
+    """phi_i = c^3 a_i min(1, max(10 n_i - 1, 0)) min(1, 2 l_i).
 
     a_i = w_i / sum_j w_j, and m_i the same with w_i at most the lower median of those above 0;
-    u_N = sum_j m_j u_j, c = |u_N|^2 / sum_j m_j |u_j|^2,
-    n_i = 1 + (sum_j m_j |u_j - u_N|^2 - |u_i - u_N|^2) / |u_N|^2.
+    e_i = u_i / |u_i|, c = |sum_j m_j e_j|^2, s_i = cos(e_i, sum of m_j e_j over j other than i),
+    n_i = s_i / sum_j m_j max(s_j, 0).
     """
-    vectors = [u.double() for u in updates]
+    units = [u.double() / u.double().norm() if u.norm() > 0 else 0 * u.double() for u in updates]
     share = normalised(worth)
     positive = sorted(w for w in worth if w > 0)
     most = positive[(len(positive) - 1) // 2]
     common = normalised([min(w, most) for w in worth])
-    everyone = weighted_sum(common, vectors)
+    consensus = weighted_sum(common, units).norm().item() ** 2
+    everyone = range(len(units))
 
-    def square(vector: Tensor) -> float:
-        return torch.dot(vector, vector).item()
+    def agrees(i: int) -> float:
+        if common[i] == 1:
+            return units[i].norm().item()
+        rest = weighted_sum([0.0 if j == i else common[j] for j in everyone], units)
+        return torch.dot(units[i], rest).item() / rest.norm().item() if rest.norm() > 0 else 0.0
 
-    consensus = square(everyone) / sum(m * square(u) for m, u in zip(common, vectors, strict=True))
-    missed = [square(u - everyone) for u in vectors]
-    usual = sum(m * d for m, d in zip(common, missed, strict=True))
-    near = [1 + (usual - d) / square(everyone) for d in missed]
+    cosines = [agrees(i) for i in everyone]
+    average = sum(m * relu(s) for m, s in zip(common, cosines, strict=True))
+    agreement = [s / average if average else 0.0 for s in cosines]
     return [
-        consensus**3 * a * min(1.0, 4 * relu(n)) * min(1.0, 2 * length)
-        for a, n, length in zip(share, near, lengths, strict=True)
+        consensus**3 * a * min(1.0, relu(10 * n - 1)) * min(1.0, 2 * length)
+        for a, n, length in zip(share, agreement, lengths, strict=True)
     ]
 
 
@@ -717,24 +720,47 @@ def updated_values(
     ]
 
 
+def usual_over_length(updates: Sequence[Tensor], steps: Sequence[float]) -> list[float]:
+    """The usual length over the length of each update: the lower median of those above 0 or, if
+    more, sqrt(steps) times the lower median of length / sqrt(steps).
+    """
+
+    def low(numbers: Sequence[float]) -> float:
+        positive = sorted(n for n in numbers if n > 0)
+        return positive[(len(positive) - 1) // 2] if positive else 0.0
+
+    lengths = [u.double().norm().item() for u in updates]
+    roots = [math.sqrt(max(k, 1)) for k in steps]
+    each = low([n / r for n, r in zip(lengths, roots, strict=True)])
+    return [
+        max(low(lengths), r * each) / n if n > 0 else 1.0
+        for n, r in zip(lengths, roots, strict=True)
+    ]
+
+
 def aggregation_weights(
     values: Sequence[float],
     sizes: Sequence[float],
     worth: Sequence[float],
+    lengths: Sequence[float],
     options: Options,
     *,
     first: bool,
 ) -> list[float]:
     """a_i: shares of positive value (E12), of data (E1), or of data among positive values; with
-    coverage, after the first round, data count min(1, 4 (r_i / sum r) / (w_i / sum w)).
+    coverage data count min(1, usual length / length), and after the first round that times
+    min(1, 4 (r_i / sum r) / (w_i / sum w)).
     """
-    if options.aggregation == "trusted" and options.alignment_against == "coverage" and not first:
+    if options.aggregation == "trusted" and options.alignment_against == "coverage":
         known = [relu(r) / sum(map(relu, values)) for r in values]
         shares = [w / sum(worth) for w in worth]
         counted = [
-            min(1.0, 4 * r / w) if w > 0 else 0.0 for r, w in zip(known, shares, strict=True)
+            float(r > 0) if first else min(1.0, 4 * r / w) if w > 0 else 0.0
+            for r, w in zip(known, shares, strict=True)
         ]
-        return normalised([c * n for c, n in zip(counted, sizes, strict=True)])
+        return normalised(
+            [c * n * min(1.0, x) for c, n, x in zip(counted, sizes, lengths, strict=True)]
+        )
     if options.aggregation == "value":
         return normalised([relu(value) for value in values])
     if options.aggregation == "trusted":
@@ -891,7 +917,8 @@ def federate(
         for learner in alone:
             learner.train(t, {}, 0.0, own.mask_fn, own.order_fn)
 
-        weights = aggregation_weights(values, believed, worth, options, first=t == 1)
+        short = usual_over_length(updates, steps)
+        weights = aggregation_weights(values, believed, worth, short, options, first=t == 1)
         update = weighted_sum(weights, updates)
         if options.aggregate_length == "typical":
             update = stretched(update, updates, weights, steps)

@@ -63,10 +63,11 @@ def test_names_are_paid_where_every_name_begins_with_an_equal_value(rule: str) -
         assert axiom(RULES[rule], np.random.default_rng(SEED)) > 0.05
 
 
-def test_noise_is_paid_where_members_have_little_in_common() -> None:
-    """Counterexample: noise may be near enough to updates that are hardly near each other."""
-    found = [axioms.noise_unpaid(DEFAULT, np.random.default_rng(SEED + k)) for k in range(10)]
-    assert max(found) > 0.05
+def test_noise_is_paid_next_to_nothing() -> None:
+    """Of members that have little in common it may be a few thousandths, by chance."""
+    found = [axioms.noise_unpaid(DEFAULT, np.random.default_rng(SEED + k)) for k in range(20)]
+    assert max(found) < 0.05
+    assert float(np.mean(found)) < 0.005
 
 
 @given(seed=st.integers(0, 2**32))

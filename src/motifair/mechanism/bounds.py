@@ -40,6 +40,20 @@ def usual_length(lengths: Tensor, steps: Tensor) -> Tensor:
     return torch.maximum(median(lengths), root * median(lengths / root))
 
 
+def counted_length(updates: Tensor, steps: Tensor) -> Tensor:
+    """Return as what part of itself each update counts, so that none is longer than usual.
+
+    With that, a few that go against the others at the length that is let through do not outweigh
+    them. `(..., A, D), (..., A) -> (..., A)`.
+
+    >>> counted_length(torch.tensor([[3.0], [-4.0], [8.0]]), torch.ones(3)).tolist()
+    [1.0, 1.0, 0.5]
+    """
+    length = updates.norm(dim=-1)
+    usual = usual_length(length, steps)
+    return torch.where(length > usual, usual / length, 1.0)
+
+
 def shorten(vectors: Tensor, steps: Tensor) -> Tensor:
     """Return vectors `(..., A, D)`, each shortened to at most twice the usual length.
 

@@ -1,10 +1,9 @@
 """Coverage: does an agent's update stand for graphs that are worth what was found?
 
-One graph of an agent alone would move the model by the agent's update, and miss the federation's
-step by the distance between both. An agent whose updates are of the usual length, and do not miss
-the common step by much more than updates do on average, gets what its graphs are worth. To be
-nearer than that, or longer, brings nothing more; noise, a reversed or a tiny update bring nothing
-or little.
+An agent whose updates are of the usual length, and point about as much where the others' do as
+updates do on average, gets what its graphs are worth. To agree more than that, or to be longer,
+brings nothing more; noise, a reversed or a tiny update bring nothing or little. Only directions are
+compared: a longer update is not further away, and a shorter one not nearer.
 """
 
 from __future__ import annotations
@@ -16,49 +15,54 @@ from motifair.mechanism.bounds import median
 
 SMALLEST = 1e-30
 SHARPNESS = 3  # power of the consensus: rounds in which agents disagree say little
-ENOUGH = 0.25  # of the nearness of an average update that earns everything
+CHANCE, ENOUGH = 0.1, 0.2  # of the agreement of an average update: earn nothing, and everything
 USUAL = 0.5  # of the median length that earns everything
+ALL = 1 - 1e-9  # of the weight: nobody else has any
 
 
 def coverage(updates: Tensor, worth: Tensor, lengths: Tensor) -> Tensor:
-    """φ_i = c³·a_i·min(1, 4·n_i)₊·min(1, 2·l_i), `(..., A, D), (..., A), (..., A) -> (..., A)`.
+    """φ_i = c³·a_i·min(1, 10·n_i − 1)₊·min(1, 2·l_i), `(..., A, D), (..., A), (..., A) -> (..., A)`.
 
     a_i is the agent's part of what all graphs are `worth`, and m_i the same with nobody worth more
-    than the median: who claims many graphs does not decide what is common. u_N = Σ_j m_j u_j,
-    d_i = |u_i − u_N|; n_i = 1 + (Σ_j m_j d_j² − d_i²)/|u_N|² is 1 for an average update; l_i is the
-    length of the update by the median's, at most 1. c = |u_N|² / Σ_j m_j|u_j|² is the consensus,
-    the share of the updates' squared length that is common: near the end of a training, when agents
-    pull in different directions, it is small.
+    than the median: who claims many graphs does not decide what is common. With e_i = u_i / |u_i|,
+    s_i = cos(e_i, Σ_{j≠i} m_j e_j) is how far an update points where the others' do, and
+    n_i = s_i / Σ_j m_j max(s_j, 0) compares that with the average; l_i is the length of the update
+    by the median's, at most 1. c = |Σ_j m_j e_j|² is the consensus: near the end of a training,
+    when agents pull in different directions, it is small.
 
-    >>> coverage(torch.ones(2, 3), torch.tensor([3.0, 1.0]), torch.ones(2)).tolist()
+    >>> u = torch.tensor([[2.0, 0.0], [1.0, 0.0]])
+    >>> coverage(u, torch.tensor([3.0, 1.0]), torch.ones(2)).tolist()
     [0.75, 0.25]
-    >>> u = torch.tensor([[1.0, 0.0], [1.0, 0.2], [1.0, -2.0]], dtype=torch.float64)
+    >>> u = torch.tensor([[1.0, 0.0], [1.0, 0.2], [0.0, -2.0]], dtype=torch.float64)
     >>> coverage(u, torch.tensor([4.0, 4.0, 1.0]), torch.ones(3)).round(decimals=3).tolist()
-    [0.15, 0.15, 0.0]
+    [0.207, 0.207, 0.0]
     """
     worth = worth.to(updates.dtype)
-    weight = _shares(worth)
-    nearness, consensus = nearness_of_gram(
+    agreement, consensus = agreement_of_gram(
         updates @ updates.mT, _shares(torch.minimum(worth, median(worth)))
     )
-    effort = (nearness / ENOUGH).clamp(0, 1) * (lengths.to(updates.dtype) / USUAL).clamp(max=1)
-    return consensus.unsqueeze(-1) ** SHARPNESS * weight * effort
+    agrees = ((agreement - CHANCE) / (ENOUGH - CHANCE)).clamp(0, 1)
+    effort = agrees * (lengths.to(updates.dtype) / USUAL).clamp(max=1)
+    return consensus.unsqueeze(-1) ** SHARPNESS * _shares(worth) * effort
 
 
 def _shares(worth: Tensor) -> Tensor:
     return worth / worth.sum(dim=-1, keepdim=True).clamp(min=SMALLEST)
 
 
-def nearness_of_gram(gram: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the nearness n and the consensus c from inner products of updates `(..., A, A)` and
+def agreement_of_gram(gram: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the agreement n and the consensus c from inner products of updates `(..., A, A)` and
     the agents' weights, which add up to 1, `(..., A)`.
     """
-    product = (gram @ weight.unsqueeze(-1)).squeeze(-1)  # ⟨u_i, u_N⟩
-    square = gram.diagonal(dim1=-2, dim2=-1)
-    length = (weight * square).sum(dim=-1, keepdim=True)
-    common = (weight * product).sum(dim=-1, keepdim=True).clamp(min=0)
-    # Σ a_j d_j² − d_i², in which |u_N|² cancels.
-    nearer = (length - common) - (square - 2 * product + common)
-    nearness = 1 + nearer / common.clamp(min=SMALLEST)
-    consensus = torch.where(length > SMALLEST, common / length.clamp(min=SMALLEST), 0.0)
-    return nearness, consensus.squeeze(-1)
+    length = gram.diagonal(dim1=-2, dim2=-1).clamp(min=0).sqrt()
+    here = (length > SMALLEST).to(gram.dtype)
+    scale = here / length.clamp(min=SMALLEST)
+    product = (gram * scale.unsqueeze(-1) * scale.unsqueeze(-2)) @ weight.unsqueeze(-1)
+    product = product.squeeze(-1)  # of e_i with Σ_j m_j e_j
+    consensus = (weight * product).sum(dim=-1, keepdim=True).clamp(min=0)
+    others = consensus - 2 * weight * product + weight**2 * here  # |Σ_{j≠i} m_j e_j|²
+    cosine = (product - weight * here) / others.clamp(min=SMALLEST).sqrt()
+    cosine = torch.where(others > SMALLEST, cosine, 0.0)
+    cosine = torch.where(weight > ALL, here, cosine)  # nothing stands against who has no others
+    average = (weight * cosine.clamp(min=0)).sum(dim=-1, keepdim=True)
+    return cosine / average.clamp(min=SMALLEST), consensus.squeeze(-1)

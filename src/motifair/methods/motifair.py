@@ -13,6 +13,7 @@ from motifair.learning.objective import PrototypeTerm, Term, supervised
 from motifair.mechanism.aggregation import earned, lengthened, size_weights, value_weights
 from motifair.mechanism.alignment import ALIGNMENTS, alignment_with_peers, reach
 from motifair.mechanism.allocation import reward_ratio
+from motifair.mechanism.bounds import counted_length
 from motifair.mechanism.coverage import coverage
 from motifair.mechanism.payoff import SIZE_PAYOFFS, compensation, payoff
 from motifair.methods.base import Memory, Method, Seen
@@ -95,7 +96,8 @@ class Motifair(Method):
 
     def weigh(self, seen: Seen) -> Tensor:
         """E12 with the values of the previous round, E1, or E1 among agents of positive value, with
-        coverage as far as they earned what their graphs are worth.
+        coverage as far as they earned what their graphs are worth, and their updates are not
+        longer than usual.
         """
         if self.config.aggregation == "value":
             return value_weights(seen.value)
@@ -104,6 +106,7 @@ class Motifair(Method):
             if self.config.alignment_against == "coverage":
                 # Before the first round nobody has earned anything.
                 counted = torch.where(seen.rounds > 0, earned(seen.value, seen.worth), counted)
+                counted = counted * counted_length(seen.updates, self.steps(seen.graphs))
             return size_weights(seen.believed * counted)
         return size_weights(seen.believed)
 

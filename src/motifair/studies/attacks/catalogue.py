@@ -136,6 +136,8 @@ ATTACKS = (
         uploads=uploads.mixed,
     ),
     Attack("send noise", "sends random numbers of the usual length", uploads=uploads.noise),
+    Attack("send noise, half as long", "sends random numbers of half the usual length",
+           uploads=partial(uploads.noise, by=0.5)),
     Attack("send noise after a third", "is honest for a third of the rounds, and sends noise then",
            uploads=uploads.only(rounds.after_a_third, uploads.noise)),
     # Attendance

@@ -97,12 +97,12 @@ def mixed(uploads: Uploads, context: AttackContext) -> Uploads:
     return uploads.with_rows(context.own, update=(uploads.update[context.own] + reward) / 2)
 
 
-def noise(uploads: Uploads, context: AttackContext) -> Uploads:
-    """Send random numbers of the same length in place of the own update."""
+def noise(uploads: Uploads, context: AttackContext, *, by: float = 1.0) -> Uploads:
+    """Send random numbers in place of the own update, `by` times as long."""
     update = uploads.update[context.own]
     generator = torch.Generator().manual_seed(context.round)
     drawn = torch.randn(update.shape, generator=generator, dtype=torch.float64).to(update)
-    scale = update.norm(dim=-1, keepdim=True) / drawn.norm(dim=-1, keepdim=True)
+    scale = by * update.norm(dim=-1, keepdim=True) / drawn.norm(dim=-1, keepdim=True)
     return uploads.with_rows(context.own, update=scale * drawn)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from motifair.federation.belief import GraphSummary
-from motifair.mechanism.coverage import SHARPNESS, nearness_of_gram
+from motifair.mechanism.coverage import SHARPNESS
 from motifair.mechanism.trust import distinct_graphs, wiring_trust
 from motifair.studies.values.truth import Array, banzhaf, leave_one_out, shapley
 
@@ -149,10 +149,15 @@ VALUATIONS: dict[str, Valuation] = {
 
 
 def _coverage(facts: Facts, graphs: Array) -> Array:
-    gram = torch.from_numpy(facts.updates)
-    weight = torch.from_numpy(graphs / graphs.sum()).expand(len(gram), -1)
-    nearness, consensus = nearness_of_gram(gram, weight)
-    value: Array = (weight * nearness * consensus.unsqueeze(-1) ** SHARPNESS).sum(dim=0).numpy()
+    """Return a_i·c³·(1 + (Σ_j a_j d_j² − d_i²) / |u_N|²), added up over rounds, where
+    d_i = |u_i − u_N|: what an agent's graphs do to bring the common step near to all updates.
+    """
+    share = graphs / graphs.sum()
+    product = facts.updates @ share  # (rounds, A), of u_i with u_N
+    square = np.diagonal(facts.updates, axis1=1, axis2=2)
+    length, common = (square @ share)[:, None], (product @ share)[:, None]
+    nearness = 1 + (length - square + 2 * (product - common)) / common
+    value: Array = (share * nearness * (common / length) ** SHARPNESS).sum(axis=0)
     return value
 
 
