@@ -231,7 +231,10 @@ def test_the_server_moves_by_what_the_present_sent_alone() -> None:
     updates = torch.from_numpy(np.stack(rows)).double()  # type: ignore[arg-type]
     assert [j.name for j in roster[:3]] == list(OTHERS)
     assert (before.value > 0).all()
-    weights = naive.normalised([float(j.graphs) for j in roster[:3]])
+    short = naive.usual_over_length(list(updates), [1.0] * 3)
+    weights = naive.normalised(
+        [j.graphs * min(1.0, x) for j, x in zip(roster[:3], short, strict=True)]
+    )
     mean = naive.weighted_sum(weights, list(updates))
     wanted = naive.stretched(mean, list(updates), weights, [1.0] * 3).float().double()
     assert float(wanted.norm()) > 1.05 * float(mean.norm())

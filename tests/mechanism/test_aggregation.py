@@ -168,17 +168,18 @@ def trusted(
 def test_trusted_weights_are_the_oracle_s(
     data: st.DataObject, value: Tensor, covered: bool, rounds: int
 ) -> None:
-    each = {"min_size": len(value), "max_size": len(value)}
-    graphs = data.draw(st.lists(st.integers(1, 1000), **each))
-    worth = data.draw(st.lists(st.floats(0.5, 1000), **each))
-    lengths = data.draw(st.lists(st.floats(0.1, 10), **each))
+    one = st.tuples(st.integers(1, 1000), st.floats(0.5, 1000), st.floats(0.1, 10))
+    drawn = data.draw(st.lists(one, min_size=len(value), max_size=len(value)))
+    graphs, worth, lengths = (list(column) for column in zip(*drawn, strict=True))
     found = trusted(graphs, value.tolist(), worth if covered else None, rounds, lengths)
     options = naive.Options(
         aggregation="trusted", alignment_against="coverage" if covered else "all"
     )
     sizes = [float(n) for n in graphs]
     steps = [float(-(-n // make_config({}).batch_size)) for n in graphs]
-    short = naive.usual_over_length([torch.tensor([n]) for n in lengths], steps)
+    short = naive.usual_over_length(
+        list(torch.tensor(lengths, dtype=torch.float64)[:, None]), steps
+    )
     expected = naive.aggregation_weights(
         value.tolist(), sizes, worth, short, options, first=rounds == 0
     )

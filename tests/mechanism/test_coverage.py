@@ -11,8 +11,8 @@ from torch import Tensor
 from value_strategies import rounds
 
 from motifair.mechanism.alignment import reach
-from motifair.mechanism.coverage import coverage as by_length
 from motifair.mechanism.coverage import agreement_of_gram
+from motifair.mechanism.coverage import coverage as by_length
 
 Round = tuple[Tensor, Tensor]
 

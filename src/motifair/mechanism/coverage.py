@@ -21,7 +21,7 @@ ALL = 1 - 1e-9  # of the weight: nobody else has any
 
 
 def coverage(updates: Tensor, worth: Tensor, lengths: Tensor) -> Tensor:
-    """φ_i = c³·a_i·min(1, 10·n_i − 1)₊·min(1, 2·l_i), `(..., A, D), (..., A), (..., A) -> (..., A)`.
+    """φ_i = c³·a_i·min(1, 10·n_i − 1)₊·min(1, 2·l_i).
 
     a_i is the agent's part of what all graphs are `worth`, and m_i the same with nobody worth more
     than the median: who claims many graphs does not decide what is common. With e_i = u_i / |u_i|,
@@ -29,6 +29,7 @@ def coverage(updates: Tensor, worth: Tensor, lengths: Tensor) -> Tensor:
     n_i = s_i / Σ_j m_j max(s_j, 0) compares that with the average; l_i is the length of the update
     by the median's, at most 1. c = |Σ_j m_j e_j|² is the consensus: near the end of a training,
     when agents pull in different directions, it is small.
+    `(..., A, D), (..., A), (..., A) -> (..., A)`.
 
     >>> u = torch.tensor([[2.0, 0.0], [1.0, 0.0]])
     >>> coverage(u, torch.tensor([3.0, 1.0]), torch.ones(2)).tolist()
