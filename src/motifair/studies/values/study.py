@@ -7,17 +7,21 @@ and nothing else. All train with one step a round on all graphs of an agent.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
+from motifair.config import Config
 from motifair.experiments.plan import Plan, split_data
 from motifair.federation.belief import GraphSummary, summarise
-from motifair.federation.loop import Stopped
+from motifair.federation.loop import Stopped, run_rounds
 from motifair.federation.members import Members, prepare
+from motifair.federation.simulation import Simulation
 from motifair.files import write_atomic
 from motifair.graphs.batch import Shard, make_shard
 from motifair.graphs.graph_set import GraphSet, Ints
@@ -68,6 +72,7 @@ EARLIER: Mapping[str, Any] = {
 }  # fmt: skip
 METHODS: Mapping[str, Mapping[str, Any]] = {
     "motifair": {"method": "motifair"},
+    "motifair, batches": {"method": "motifair", "batch_size": 128},  # as users train
     "motifair 0.1": {"method": "motifair", "profile": "paper", **EARLIER},
     "paper": {"method": "motifair", "profile": "paper"},
 }
@@ -139,19 +144,14 @@ def scenario_rows(
         settings.plan, dataset, seed=CONFIRMATION, splits=splits, scenario=scenario, **options
     )
     base = plan(method="fedavg")
-    folder = f"values-{dataset}-{scenario}-{base.config.rounds}"
-    runs = settings.out / "runs" / folder
+    methods = {name: plan(**how).config for name, how in METHODS.items()}
+    runs = settings.out / "runs" / f"values-{dataset}-{scenario}-{base.config.rounds}"
     runs.mkdir(parents=True, exist_ok=True)
-    found = [_split(settings, base, k, runs / f"split-{k:03d}.npz") for k in range(splits)]
-    plans = {name: plan(**how) for name, how in METHODS.items()}
-    paid = {
-        name: [s.history.columns["payoff"].sum(axis=0) for s in result.splits]
-        for name, result in settings.execute(folder, plans).results.items()
-    }
     rows, games = [], []
-    for k, (roles, arrays) in enumerate(found):
+    for k in range(splits):
+        roles, arrays = _split(settings, base, methods, k, runs / f"split-{k:03d}.npz")
         values = {name: value(_facts(arrays, k)) for name, value in VALUATIONS.items()}
-        values |= {f"pay of {name}": paid[name][k] for name in METHODS}
+        values |= {name: arrays[name] for name in map(_pay, METHODS)}
         about = {"dataset": dataset, "scenario": scenario, "split": k}
         utility = arrays["utility"]
         rows.append(measured(about, roles, arrays["graphs"], utility, values, arrays["halves"]))
@@ -171,12 +171,16 @@ def _facts(arrays: Mapping[str, Array], seed: int) -> Facts:
     return Facts(**{n: arrays[n] for n in names}, summaries=tuple(summaries), seed=seed)
 
 
+def _pay(method: str) -> str:
+    return f"pay of {method}"
+
+
 def _split(
-    settings: Settings, plan: Plan, number: int, path: Path
+    settings: Settings, plan: Plan, methods: Mapping[str, Config], number: int, path: Path
 ) -> tuple[tuple[str, ...], dict[str, Array]]:
     """Return roles and everything that is trained on one split, stored by `path`."""
     split = split_data(plan, number)
-    digest = np.array([plan.config.digest()])
+    digest = np.array([c.digest() for c in (plan.config, *methods.values())])
     if path.exists():
         with np.load(path) as stored:
             arrays = dict(stored)
@@ -188,8 +192,19 @@ def _split(
     members = prepare(plan.config, split, seed=seed)
     with training_process():
         arrays = _trained(plan, split, members, seed)
+        for name, config in methods.items():
+            arrays[_pay(name)] = _paid(config, split, seed, plan.device)
     write_atomic(path, lambda temporary: _save(temporary, {**arrays, "digest": digest}))
     return split.roles, arrays
+
+
+def _paid(config: Config, split: Split, seed: int, device: torch.device) -> Array:
+    """Return what a method pays each agent in a whole run, `(A,)`."""
+    with closing(Simulation(config, prepare(config, split, seed=seed), device=device)) as run:
+        histories = run.histories()
+        run_rounds(run, run.start(), histories, eval_every=config.rounds)
+    paid: Array = histories[0].columns["payoff"].sum(axis=0)
+    return paid
 
 
 def _save(path: Path, arrays: Mapping[str, Array]) -> None:
