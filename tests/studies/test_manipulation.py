@@ -511,6 +511,29 @@ def test_attackers_lie_in_a_simulation_as_the_attack_says() -> None:
     torch.testing.assert_close(said.told[:, rest], true.told[:, rest], equal_nan=True)
 
 
+@pytest.mark.parametrize("name", [n for n in BY_NAME if n.startswith("show a model")])
+def test_a_model_less_sure_predicts_the_same_and_is_shown_by_the_attacker_alone(name: str) -> None:
+    config, split = world()
+    honest, cheat = (
+        Dishonest(config, prepare(config, split, seed=5), attack, [CAST], device=CPU,
+                  dtype=torch.float64)
+        for attack in (HONEST, BY_NAME[name])
+    )  # fmt: skip
+    own, shown = honest.trial_models(), cheat.trial_models()
+    others = [k for k in range(len(own)) if k != ATTACKER]
+    assert torch.equal(own[others], shown[others])
+    batch = collate([cheat.members[0].global_test], CPU, torch.float64)
+    before, after = (
+        honest.model.forward(m[ATTACKER : ATTACKER + 1], batch)[1] for m in (own, shown)
+    )
+    odds = before[..., :1] - before[..., 1:]
+    by = {"two": 2 / 3, "half": 1 / 2, "a": 1 / 4, "twice": 2.0}[name.split()[3]]
+    torch.testing.assert_close(after[..., :1] - after[..., 1:], by * odds)
+    said, true = cheat.judgement(), honest.judgement()
+    assert (said.loss[ATTACKER, others] != true.loss[ATTACKER, others]).all()
+    torch.testing.assert_close(said.told[others], true.told[others], equal_nan=True)
+
+
 def test_names_with_the_same_graphs_do_not_judge_each_other() -> None:
     config, split = world()
     simulation = attacked(BY_NAME["join as two, same graphs"], config, split)[0]

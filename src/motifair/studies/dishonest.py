@@ -66,6 +66,13 @@ class Dishonest(Simulation):
         self.previous = None
         return super().start()
 
+    def trial_models(self) -> Tensor:
+        """Return the models that agents show their peers; attackers may show others than theirs."""
+        models = super().trial_models()
+        shown = models.clone()
+        shown[self.own] = self.attack.shown(models[self.own], self.model.layout)
+        return shown
+
     def judgement(self) -> Judgement:
         """Return what agents say of their peers' models; attackers may lie."""
         honest = super().judgement()

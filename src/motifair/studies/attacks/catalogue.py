@@ -91,6 +91,14 @@ ATTACKS = (
         members=claims.with_fingerprints_of_all,
     ),
     # Judgements
+    *(
+        Attack(
+            f"show a model {times} as sure",
+            f"multiplies the log-odds of the model that peers judge by {by:g}",
+            shown=partial(judging.surer, by=by),
+        )
+        for times, by in (("two thirds", 2 / 3), ("half", 0.5), ("a quarter", 0.25), ("twice", 2))
+    ),
     Attack("run down all others", "says that all others' models swap classes",
            judgement=judging.running_down),
     Attack("praise all models", "says that all models are excellent", judgement=judging.praising),

@@ -1,4 +1,5 @@
-"""What an attack is: changes to graphs, to claims, to uploads, to attendance, or a new name.
+"""What an attack is: changes to graphs, to claims, to the model that peers judge, to judgements, to
+uploads, to attendance, or a new name.
 
 An attack changes nothing else: the attacker trains honestly and keeps its trained model. In a stack
 of federations there are as many attackers in each.
@@ -16,6 +17,7 @@ from motifair.federation.members import Members
 from motifair.federation.protocol import Judgement, Uploads
 from motifair.federation.server import ServerState
 from motifair.graphs.split import Split
+from motifair.models.layout import Layout
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,11 @@ def honest_uploads(uploads: Uploads, context: AttackContext) -> Uploads:
     return uploads
 
 
+def honest_models(models: Tensor, layout: Layout) -> Tensor:
+    """Return the models unchanged."""
+    return models
+
+
 def honest_judgement(judgement: Judgement, cast: Cast) -> Judgement:
     """Return the judgements unchanged."""
     return judgement
@@ -100,6 +107,7 @@ class Attack:
         members: Changes what agents claim to have.
         uploads: Changes the uploads of a round.
         server: Changes what the server remembers of the attacker before a round.
+        shown: Changes the attackers' models `(n, D)`, trained alone, before peers judge them.
         judgement: Changes what attackers say of their peers' models, in one federation.
         away: Chooses the rounds in which the attacker is absent. To send nothing is the same: a
             server rejects an update far shorter than the others', and pays nothing for the round.
@@ -113,6 +121,7 @@ class Attack:
     members: Callable[[Members, Cast], Members] = honest_members
     uploads: Callable[[Uploads, AttackContext], Uploads] = honest_uploads
     server: Callable[[ServerState, AttackContext], ServerState] = same_names
+    shown: Callable[[Tensor, Layout], Tensor] = honest_models
     judgement: Callable[[Judgement, Cast], Judgement] = honest_judgement
     away: Callable[[AttackContext], bool] | None = None
     partners: int = 0

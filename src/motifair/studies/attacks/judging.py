@@ -1,11 +1,26 @@
-"""Attacks on judgements: what agents say of the models of their peers before the first round."""
+"""Attacks on judgements before the first round: the model that an agent shows its peers, and what
+it says of theirs.
+"""
 
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from motifair.federation.protocol import Judgement
+from motifair.models.layout import Layout
 from motifair.studies.attacks.contract import Cast
+
+
+def surer(models: Tensor, layout: Layout, by: float) -> Tensor:
+    """Multiply the log-odds of models by a number: below 1 they are less sure of every class.
+
+    That changes no prediction, but the losses by which they are judged.
+    """
+    shown = models.clone()
+    last = sum(layout.sizes[-2:])  # weights and biases of the last layer
+    shown[:, -last:] *= by
+    return shown
 
 
 def running_down(judgement: Judgement, cast: Cast) -> Judgement:
