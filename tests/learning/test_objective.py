@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from oracles import naive
 from stacks import HIDDEN, MOTIFS, SIZES, motif_members, stacked, unequal_shards
 from torch import Tensor
 from torch.nn import functional
 
 from motifair.graphs.batch import Batch, Shard
-from motifair.learning.objective import ForwardPass, PrototypeTerm, supervised
+from motifair.learning.objective import (
+    SURE,
+    ForwardPass,
+    PrototypeTerm,
+    discrimination,
+    equally_sure,
+    mean_loss,
+    supervised,
+)
 from motifair.motifs.prototypes import local_prototypes
 
 SHARDS = unequal_shards()
@@ -133,3 +143,28 @@ def test_no_gradient_flows_into_the_global_prototypes(distance: str, reduce: str
     pull, leak = torch.autograd.grad(found, [embedding, prototypes], allow_unused=True)
     assert pull.abs().max() > 0
     assert leak is None or not leak.any()
+
+
+@given(st.integers(0, 2**16), st.floats(1e-3, 1e3))
+def test_models_are_judged_alike_however_sure_they_are(seed: int, by: float) -> None:
+    batch, scores = stacked(SHARDS), random(len(SIZES), max(SIZES), 2, seed=seed)
+    scores[..., 0] += 1  # most graphs are of the first class, says the model
+    sure = [equally_sure("classes", (k * scores).log_softmax(dim=-1), batch) for k in (1.0, by)]
+    for say in (mean_loss, discrimination):
+        torch.testing.assert_close(*(say("classes", s, batch) for s in sure), rtol=1e-6, atol=1e-9)
+    assert torch.equal(*(s.argmax(dim=-1) for s in sure))
+
+
+def test_a_model_is_as_sure_of_the_median_graph_as_any_other() -> None:
+    batch, scores = stacked(SHARDS), random(len(SIZES), max(SIZES), 3).log_softmax(dim=-1)
+    found = equally_sure("classes", scores, batch)
+    for k, size in enumerate(SIZES):  # rows are padded to the largest agent
+        own = found[k, :size]
+        above = (own - own.mean(dim=-1, keepdim=True)).amax(dim=-1)
+        assert above.median().item() == pytest.approx(SURE)
+        torch.testing.assert_close(
+            own, torch.tensor(naive.equally_sure(scores[k, :size].tolist())).double()
+        )
+    same = torch.full_like(scores, 1 / 3).log()  # knows nothing, and says so
+    torch.testing.assert_close(equally_sure("classes", same, batch), same)
+    assert equally_sure("binary", scores, batch) is scores

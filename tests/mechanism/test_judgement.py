@@ -135,7 +135,7 @@ def test_noisy_judges_count_less_and_swapped_ones_nothing() -> None:
 def test_a_model_that_swaps_classes_is_worth_nothing_and_a_worse_one_less() -> None:
     loss, told, *graphs = honest(6)
     told[2] *= -1
-    loss[4] *= 16
+    loss[4] *= 4
     found = quality(loss, told, *graphs)
     assert found[2] == 0
     assert 0.4 < found[4] < 0.6

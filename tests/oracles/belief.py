@@ -25,27 +25,57 @@ def signature(graph: nx.Graph) -> Signature:
     return graph.graph["y"], tuple(sorted(colour.values(), key=repr))
 
 
+def owner_of(agents: Sequence[Sequence[object]]) -> list[int]:
+    """The first agent that holds more than half of an agent's different graphs, which hold more
+    than half of its own: that may be the agent itself.
+    """
+    sets = [set(mine) for mine in agents]
+
+    def same(i: int, j: int) -> bool:
+        return i == j or 2 * len(sets[i] & sets[j]) > max(len(sets[i]), len(sets[j]))
+
+    return [next(j for j in range(len(agents)) if same(j, k)) for k in range(len(agents))]
+
+
+def first_names(agents: Sequence[Sequence[object]]) -> list[int]:
+    """The agents that are their own first names."""
+    return [k for k, owner in enumerate(owner_of(agents)) if k == owner]
+
+
+def rare_graphs(agents: Sequence[Sequence[object]]) -> list[list[object]]:
+    """Each agent's graphs without those that more than one, and more than half of the owners hold,
+    by their first names.
+    """
+    first = first_names(agents)
+    holders = Counter(g for k in first for g in set(agents[k]))
+    return [[g for g in mine if holders[g] <= max(1, len(first) / 2)] for mine in agents]
+
+
 def distinct_counts(agents: Sequence[Sequence[object]]) -> list[float]:
     """For each agent, from what stands for each of its graphs: n min(1, c_i / c) / names.
 
     c_i is different graphs / graphs, o_ij the part of the different ones that agent j holds, too;
-    names is 1 and for each other agent what o_ij is beyond o, by 1 - o. c is that of the agent at
-    the end of the best third, agents counting 1 / names, o twice the upper third of all o_ij.
-    Graphs that more than half of the agents hold are left out, unless one agent alone has them.
+    names is 1 and for the first name of each other owner what o_ij is beyond o, by 1 - o, times the
+    same for the other names of its own. c is that of the agent at
+    the end of the best third, agents counting 1 / names, o twice the upper third of all o_ij of
+    first names. `rare_graphs` alone are counted.
     """
-    holders = Counter(g for mine in agents for g in set(mine))
-    rare = [
-        [g for g in mine if holders[g] == 1 or 2 * holders[g] <= len(agents)] for mine in agents
-    ]
+    rare = rare_graphs(agents)
     sets = [set(mine) for mine in rare]
     once = [len(own) / len(mine) if mine else 1.0 for mine, own in zip(rare, sets, strict=True)]
-    alike = [
-        [len(own & other) / max(1, len(own)) for other in sets if other is not own] for own in sets
-    ]
-    chance = 2 * np.quantile([o for row in alike for o in row] or [0.0], 2 / 3)
+    owner = owner_of(agents)
+    first = [sets[k] for k in first_names(agents)]
+    pairs = [len(a & b) / max(1, len(a)) for a in first for b in first if a is not b]
+    chance = 2 * np.quantile(pairs or [0.0], 2 / 3)
+
+    def beyond(own: set[object], others: list[set[object]]) -> float:
+        alike = [len(own & other) / max(1, len(own)) for other in others]
+        return 1 + sum(min(1.0, max(0.0, (o - chance) / max(1 - chance, 1e-9))) for o in alike)
+
     names = [
-        1 + sum(min(1.0, max(0.0, (o - chance) / max(1 - chance, 1e-9))) for o in row)
-        for row in alike
+        beyond(own, [sets[j] for j in first_names(agents) if owner[j] != owner[k]])
+        * beyond(own, [s for j, s in enumerate(sets) if j != k and owner[j] == owner[k]])
+        for k, own in enumerate(sets)
     ]
     weights = [1 / x for x in names]
     usual = from_the_top(once, weights, sum(weights) / 3) if len(agents) > 1 else 1.0
@@ -58,11 +88,11 @@ def judging_shares(agents: Sequence[Sequence[object]]) -> list[list[float]]:
     where one of them holds more than half of the other's different graphs.
     """
     counts = distinct_counts(agents)
-    usual = statistics.median(counts)
-    holders = Counter(g for mine in agents for g in set(mine))
-    sets = [
-        {g for g in mine if holders[g] == 1 or 2 * holders[g] <= len(agents)} for mine in agents
-    ]
+    owner = owner_of(agents)
+    usual = statistics.median(
+        sum(n for n, o in zip(counts, owner, strict=True) if o == k) for k in set(owner)
+    )
+    sets = [set(mine) for mine in rare_graphs(agents)]
 
     def share(i: int, j: int) -> float:
         if i == j or len(sets[i] & sets[j]) > min(len(sets[i]), len(sets[j])) / 2:
@@ -122,22 +152,29 @@ def consistency(graphs: Sequence[nx.Graph], copies: Sequence[nx.Graph]) -> list[
     return found
 
 
-def wiring_trusts(wiring: Sequence[Sequence[float]]) -> list[float]:
-    """Trust by the component along the first principal axis (not centred) of the agents' rows,
-    cut to the second-largest length; the sign is that of the clear majority, else that of rings.
+def wiring_trusts(
+    wiring: Sequence[Sequence[float]], first: Sequence[int] | None = None
+) -> list[float]:
+    """Trust by the component along the first principal axis (not centred) of the rows of the first
+    names, by default all, cut to the second-largest length; the sign is that of the clear majority,
+    else that of rings.
     """
+    first = range(len(wiring)) if first is None else first
+    if len(first) == 1:
+        return [1.0] * len(wiring)
     lengths = [math.hypot(*row) for row in wiring]
-    cap = sorted(lengths)[-2]
+    cap = sorted(lengths[k] for k in first)[-2]
     rows = [
         [x * min(1.0, cap / length) if length > 0 else 0.0 for x in row]
         for row, length in zip(wiring, lengths, strict=True)
     ]
-    table = np.array(rows)
+    table = np.array([rows[k] for k in first])
     axis = np.linalg.eigh(table.T @ table).eigenvectors[:, -1].tolist()
     along = [sum(a * b for a, b in zip(row, axis, strict=True)) for row in rows]
-    total, size = sum(along), sum(abs(a) for a in along)
+    total, size = sum(along[k] for k in first), sum(abs(along[k]) for k in first)
     sign = total if abs(total) > size / 2 else sum(a * abs(a) for a in axis[:4])
-    return trusts([a if sign >= 0 else -a for a in along], [0.1] * len(along))
+    here = [float(k in first) for k in range(len(along))]
+    return trusts([a if sign >= 0 else -a for a in along], [0.1] * len(along), here)
 
 
 def believed(
@@ -149,5 +186,6 @@ def believed(
     signatures = [[signature(g) for g in graphs] for graphs in agents]
     counts = distinct_counts(signatures)
     wiring = [consistency(g, c) for g, c in zip(agents, copies, strict=True)]
-    trusted = [n * t for n, t in zip(counts, wiring_trusts(wiring), strict=True)]
+    real = wiring_trusts(wiring, first_names(signatures))
+    trusted = [n * t for n, t in zip(counts, real, strict=True)]
     return trusted, judging_shares(signatures)

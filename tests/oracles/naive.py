@@ -317,6 +317,17 @@ def discrimination(probabilities: Sequence[Sequence[float]], labels: Sequence[in
     return sum(told) / len(told) if told else None
 
 
+def equally_sure(log_probs: Sequence[Sequence[float]]) -> list[list[float]]:
+    """Log-probabilities with one temperature, at which the likeliest class of the median graph is a
+    half above the mean of its classes (of an even number of graphs the lower of the middle two).
+    """
+    above = [[x - sum(row) / len(row) for x in row] for row in log_probs]
+    sure = sorted(max(row) for row in above)
+    by = 0.5 / max(sure[(len(sure) - 1) // 2], 1e-6)
+    totals = [math.log(sum(math.exp(by * x) for x in row)) for row in above]
+    return [[by * x - t for x in row] for row, t in zip(above, totals, strict=True)]
+
+
 class Learner:
     """One agent with its model and its Adam optimiser, which keeps its moments over rounds."""
 
@@ -617,7 +628,7 @@ def qualities(
     trusted = class_trusts([typical(row, w) for row, w in zip(told, by, strict=True)], sizes, here)
     heard = [any(x is not None for x in row) for row in logs]
     return [
-        t * math.exp(-(w or 0.0) / 4) if h or not any(heard) else 0.0
+        t * math.exp(-(w or 0.0) / 2) if h or not any(heard) else 0.0
         for t, w, h in zip(trusted, worse, heard, strict=True)
     ]
 
@@ -641,8 +652,9 @@ def judged_qualities(
         with torch.no_grad():
             log_probs, _ = model.model.eval()(judge.all_train)
         labels = judge.all_train.y.view(-1)
-        loss = functional.nll_loss(log_probs, labels).item()
-        return loss, discrimination(log_probs.exp().tolist(), labels.tolist())
+        rows = equally_sure(log_probs.tolist())
+        loss = -sum(row[y] for row, y in zip(rows, labels.tolist(), strict=True)) / len(rows)
+        return loss, discrimination([[math.exp(x) for x in row] for row in rows], labels.tolist())
 
     said = [[judged(model, judge) for judge in learners] for model in learners]
     losses, told = ([[x[k] for x in row] for row in said] for k in (0, 1))

@@ -512,7 +512,7 @@ def test_attackers_lie_in_a_simulation_as_the_attack_says() -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in BY_NAME if n.startswith("show a model")])
-def test_a_model_less_sure_predicts_the_same_and_is_shown_by_the_attacker_alone(name: str) -> None:
+def test_a_model_that_is_more_or_less_sure_is_judged_as_the_trained_one(name: str) -> None:
     config, split = world()
     honest, cheat = (
         Dishonest(config, prepare(config, split, seed=5), attack, [CAST], device=CPU,
@@ -530,8 +530,8 @@ def test_a_model_less_sure_predicts_the_same_and_is_shown_by_the_attacker_alone(
     by = {"two": 2 / 3, "half": 1 / 2, "a": 1 / 4, "twice": 2.0}[name.split()[3]]
     torch.testing.assert_close(after[..., :1] - after[..., 1:], by * odds)
     said, true = cheat.judgement(), honest.judgement()
-    assert (said.loss[ATTACKER, others] != true.loss[ATTACKER, others]).all()
-    torch.testing.assert_close(said.told[others], true.told[others], equal_nan=True)
+    torch.testing.assert_close(said.loss, true.loss, equal_nan=True)
+    torch.testing.assert_close(said.told, true.told, equal_nan=True)
 
 
 def test_names_with_the_same_graphs_do_not_judge_each_other() -> None:

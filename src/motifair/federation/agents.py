@@ -22,7 +22,7 @@ from motifair.graphs.task import Task
 from motifair.kernels import norms
 from motifair.learning.adam import Adam, Moments
 from motifair.learning.loader import Loader
-from motifair.learning.objective import discrimination, mean_loss
+from motifair.learning.objective import discrimination, equally_sure, mean_loss
 from motifair.learning.randomness import DropoutBits, derive_seed, fold
 from motifair.learning.training import LocalTraining
 from motifair.methods import Method
@@ -286,12 +286,13 @@ class Agents:
     @torch.no_grad()
     def judge(self, models: Tensor) -> tuple[Tensor, Tensor]:
         """Return the loss of one model for each agent, `(A, D)`, on its training graphs, and how
-        well it tells their classes apart, `(A,)` each.
+        well it tells their classes apart, `(A,)` each, all models being equally sure.
         """
         losses, told, kind = [], [], self.model.task.kind
         for stack, loader in zip(self.stacks, self.loaders, strict=True):
             weights, full = models[stack], loader.full
             _, scores = self.model.forward(weights, full)
+            scores = equally_sure(kind, scores, full)
             losses.append(mean_loss(kind, scores, full))
             told.append(discrimination(kind, scores, full))
         loss = self._rows(losses).double()

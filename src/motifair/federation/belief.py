@@ -10,7 +10,14 @@ import torch
 
 from motifair.graphs.fingerprints import Words, class_bytes, fingerprints, last_bytes
 from motifair.graphs.graph_set import Floats, GraphSet
-from motifair.mechanism.trust import distinct_graphs, exclusiveness, judging, wiring_trust
+from motifair.mechanism.trust import (
+    distinct_graphs,
+    exclusiveness,
+    first_names,
+    judging,
+    owners,
+    wiring_trust,
+)
 from motifair.motifs.wiring import wiring
 
 
@@ -34,9 +41,10 @@ def believed_graphs(summaries: Sequence[GraphSummary]) -> np.ndarray:
     """Return how many graphs of each agent count, `(A,)`: the distinct ones, those of several
     agents in parts, as far as the agent's graphs are wired unlike chance.
     """
-    distinct = distinct_graphs([s.fingerprints for s in summaries])
+    prints = [s.fingerprints for s in summaries]
     wired = torch.from_numpy(np.stack([s.wiring for s in summaries]))
-    believed: np.ndarray = distinct * wiring_trust(wired).numpy()
+    real = wiring_trust(wired, torch.from_numpy(first_names(owners(prints))))
+    believed: np.ndarray = distinct_graphs(prints) * real.numpy()
     return believed
 
 

@@ -15,6 +15,7 @@ from motifair.kernels import column_sums, row_sums
 from motifair.motifs.prototypes import local_prototypes, prototype_distance
 
 ROUNDING = 1e-6
+SURE = 0.5  # log-probability of the likeliest class above the classes' mean: odds of e to 1 of two
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,22 @@ class ProximalTerm:
 def _row_sums(values: Tensor, batch: Batch) -> Tensor:
     """Sum values of motifs over the motifs of each agent, `(M,) -> (R,)`."""
     return batch.motif_rows(values[:, None])[:, 0]
+
+
+def equally_sure(kind: str, scores: Tensor, batch: Batch) -> Tensor:
+    """Return the scores of models as if each were as sure of an agent's median graph, `(R, G, C)`.
+
+    How sure a model is of its classes, all log-odds multiplied by one number, is luck of the
+    training and can be set at will; which graphs it is surer of than of others cannot. Scores of
+    binary tasks and numbers stay as they are: there the size says how frequent answers are, or how
+    large numbers.
+    """
+    if kind != CLASSES:
+        return scores
+    above = scores - scores.mean(dim=-1, keepdim=True)
+    sure = above.amax(dim=-1).where(batch.graph_weight > 0, torch.nan)
+    usual = sure.nanmedian(dim=-1).values.clamp(min=ROUNDING)
+    return torch.log_softmax(above * (SURE / usual)[:, None, None], dim=-1)
 
 
 def discrimination(kind: str, scores: Tensor, batch: Batch) -> Tensor:

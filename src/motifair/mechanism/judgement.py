@@ -15,7 +15,7 @@ from torch import Tensor
 
 from motifair.mechanism.trust import class_trust, from_the_top
 
-SHARPNESS = 0.25  # power of the loss: the larger, the more differences of quality count in pay
+SHARPNESS = 0.5  # power of the loss: the larger, the more differences of quality count in pay
 SMALLEST_LOSS = 1e-3
 SMALLEST = 1e-12
 WORSE = 1.05  # times the loss of an earlier model of the server's, and a later one is held back
@@ -30,7 +30,7 @@ def quality(loss: Tensor, told: Tensor, graphs: Tensor, judges: Tensor) -> Tenso
     tells j's classes apart (`discrimination`); NaN where j did not judge i. Both are medians
     over the judges, by `judge_weights`, so that a few that lie change little:
 
-        quality_i = trust(told_i) · (loss_i / usual loss)^−¼
+        quality_i = trust(told_i) · (loss_i / usual loss)^−½
 
     A model that tells nothing or swaps classes earns no trust. Losses are relative to what a judge
     says of the others: a judge whose graphs are hard does not count against whom it judges.

@@ -39,31 +39,33 @@ def trust(evidence: Tensor, least: Tensor | float, presence: Tensor | None = Non
     return share.clamp(min=0, max=1).where(scale > 0, 1.0)
 
 
-def wiring_trust(wiring: Tensor) -> Tensor:
+def wiring_trust(wiring: Tensor, owners: Tensor | None = None) -> Tensor:
     """Return how far agents' graphs are wired as real ones are, and not as by chance, `(A,)`.
 
     `wiring (A, K)` says how consistently each agent's graphs differ from random copies of them in
     some measures, from −1 to 1; the first `RINGS` are numbers of rings. What is real comes from
-    the agents: the main direction of their differences, in which no agent counts more than the
-    second most unlike chance. Which way is real, most agents say; where they are divided (edges
-    that all move to pairs without one leave a dense graph the opposite of what it was), it is the
-    way to more rings. An agent that nobody can be compared with is trusted.
+    the agents, one name of each of the `owners (A,)`, by default all: the main direction of their
+    differences, in which nobody counts more than the second most unlike chance. Which way is real,
+    most of them say; where they are divided (edges that all move to pairs without one leave a dense
+    graph the opposite of what it was), it is the way to more rings. Who has nobody to be compared
+    with is trusted.
 
     >>> molecules, made_up = [-0.2, 0.0, 0.0, 0.8, 0.5], [0.1, 0.0, 0.0, 0.0, -0.1]
     >>> wiring_trust(torch.tensor([molecules, molecules, made_up])).round(decimals=1).tolist()
     [1.0, 1.0, 0.0]
     """
-    if len(wiring) == 1:
+    owners = torch.ones_like(wiring[:, 0], dtype=torch.bool) if owners is None else owners
+    if owners.sum() == 1:
         return torch.ones_like(wiring[:, 0])
     length = wiring.norm(dim=1, keepdim=True)
-    cap = length.sort(dim=0).values[-2]
+    cap = length[owners].sort(dim=0).values[-2]
     wiring = wiring * (cap / length.clamp(min=1e-12)).clamp(max=1)
-    main = torch.linalg.svd(wiring, full_matrices=False).Vh[0]
+    main = torch.linalg.svd(wiring[owners], full_matrices=False).Vh[0]
     along = wiring @ main
-    side = along.sum() / along.abs().sum().clamp(min=1e-12)
+    side = along[owners].sum() / along[owners].abs().sum().clamp(min=1e-12)
     rings = main[:RINGS]
     real = side if side.abs() > DIVIDED else (rings * rings.abs()).sum()
-    return trust(along if real >= 0 else -along, LEAST_WIRING)
+    return trust(along if real >= 0 else -along, LEAST_WIRING, owners.to(along.dtype))
 
 
 def class_trust(told: Tensor, graphs: Tensor, presence: Tensor) -> Tensor:
@@ -80,30 +82,55 @@ def class_trust(told: Tensor, graphs: Tensor, presence: Tensor) -> Tensor:
     return earned.where(known, 1.0)
 
 
+def owners(fingerprints: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the owner of each agent, as the number of its first name, `(A,)`: names each of which
+    holds more than half of the other's different graphs are one owner's.
+
+    >>> owners([np.array([1, 2, 3]), np.array([4, 5]), np.array([1, 2, 9])]).tolist()
+    [0, 1, 0]
+    """
+    alike, _ = _alike(_held(fingerprints))
+    same = np.minimum(alike, alike.T) > HALF
+    np.fill_diagonal(same, True)
+    first: np.ndarray = same.argmax(axis=1)
+    return first
+
+
+def first_names(owner: np.ndarray) -> np.ndarray:
+    """Return which agents are the first names of their owners, `(A,)`."""
+    first: np.ndarray = owner == np.arange(len(owner))
+    return first
+
+
 def distinct_graphs(fingerprints: Sequence[np.ndarray]) -> np.ndarray:
     """Return how many graphs of each agent count, `(A,)`.
 
-        n_i · min(1, c_i / c) / (1 + Σ_j (o_ij − o)₊ / (1 − o))
+        n_i · min(1, c_i / c) / (1 + Σ_j p_ij) / (1 + Σ_k p_ik),  p_ij = (o_ij − o)₊ / (1 − o)
 
     c_i is the part of an agent's graphs that are no copies of another of its own, o_ij the part of
-    them that agent j holds, too. So copies bring nothing, and names with the same graphs, or parts
-    of them, count together as one. In some fields graphs are alike by chance (such as small
-    cliques): graphs that most agents hold are left out of both, c is that of the agent at the
-    end of the best third, and o twice what a third of all pairs exceed.
+    them that agent j holds, too; j are the first names of other `owners`, k the other names of its
+    own. So copies bring nothing, and names with the same graphs count together exactly as one. In
+    some fields graphs are alike by chance (such as small cliques): graphs that most owners hold
+    are left out of both, c is that of the agent at the end of the best third, and o twice what a
+    third of all pairs of owners exceed.
 
     >>> distinct_graphs([np.array([1, 2, 2]), np.array([3, 4]), np.array([3, 4]), np.array([5])])
     array([2., 1., 1., 1.])
     """
-    agents = len(fingerprints)
-    copies = _rare_graphs(fingerprints)
+    agents, owner = len(fingerprints), owners(fingerprints)
+    first = first_names(owner)
+    copies = _rare_graphs(fingerprints, first)
     alike, own = _alike(copies)
-    others = alike[~np.eye(agents, dtype=bool)].reshape(agents, agents - 1)
-    chance = 2 * np.quantile(others, 2 / 3) if agents > 1 else 0.0
-    names = 1 + ((others - chance) / max(1 - chance, SMALLEST)).clip(0, 1).sum(axis=1)
+    pairs = alike[np.ix_(first, first)][~np.eye(first.sum(), dtype=bool)]
+    chance = 2 * np.quantile(pairs, 2 / 3) if len(pairs) else 0.0
+    beyond = ((alike - chance) / max(1 - chance, SMALLEST)).clip(0, 1)
+    same = owner == owner[:, None]
+    others = 1 + beyond.sum(axis=1, where=first & ~same)
+    names = others * (1 + beyond.sum(axis=1, where=same & ~np.eye(agents, dtype=bool)))
     once = np.where(own > 0, own / copies.sum(axis=1).clip(min=1), 1.0)
-    owners = 1 / names
-    third = owners.sum(keepdims=True) / 3
-    usual = from_the_top(*map(torch.from_numpy, (once, owners, third))).item()
+    share = 1 / names
+    third = share.sum(keepdims=True) / 3
+    usual = from_the_top(*map(torch.from_numpy, (once, share, third))).item()
     usual = usual if agents > 1 else 1.0  # one agent alone is no measure of itself
     counted: np.ndarray = (once / usual).clip(max=1) / names * [len(f) for f in fingerprints]
     return counted
@@ -118,12 +145,13 @@ def judging(fingerprints: Sequence[np.ndarray]) -> np.ndarray:
 
     >>> graphs = [np.array([1, 2]), np.array([1, 2]), np.array([3, 4]), np.array([5, 6])]
     >>> judging(graphs).round(2).tolist()
-    [[0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 1.0], [0.67, 0.67, 0.0, 1.0], [0.67, 0.67, 1.0, 0.0]]
+    [[0.0, 0.0, 1.0, 1.0], [0.0, 0.0, 1.0, 1.0], [0.5, 0.5, 0.0, 1.0], [0.5, 0.5, 1.0, 0.0]]
     """
-    counted = distinct_graphs(fingerprints)
-    usual = np.median(counted)
+    counted, owner = distinct_graphs(fingerprints), owners(fingerprints)
+    first = first_names(owner)
+    usual = np.median(np.bincount(owner, counted)[first[: owner.max() + 1]])
     presence = (counted / usual).clip(max=1) if usual > 0 else np.ones(len(counted))
-    alike, _ = _alike(_rare_graphs(fingerprints))
+    alike, _ = _alike(_rare_graphs(fingerprints, first))
     strangers = np.maximum(alike, alike.T) <= HALF
     np.fill_diagonal(strangers, False)
     judges: np.ndarray = presence * strangers
@@ -138,17 +166,21 @@ def _alike(copies: sparse.csr_array) -> tuple[np.ndarray, np.ndarray]:
     return both / own.clip(min=1)[:, None], own
 
 
-def _rare_graphs(fingerprints: Sequence[np.ndarray]) -> sparse.csr_array:
-    """Return how often each agent holds each graph, `(A, graphs)`, of all graphs that one agent
-    alone or at most half of them hold.
+def _rare_graphs(fingerprints: Sequence[np.ndarray], first: np.ndarray) -> sparse.csr_array:
+    """Return how often each agent holds each graph, `(A, graphs)`, of all graphs that at most one
+    or at most half of the owners hold, by the `first` name of each.
     """
+    copies = _held(fingerprints)
+    holders = np.bincount(copies[first].indices, minlength=copies.shape[1])
+    return copies[:, np.flatnonzero((holders <= 1) | (2 * holders <= first.sum()))]
+
+
+def _held(fingerprints: Sequence[np.ndarray]) -> sparse.csr_array:
+    """Return how often each agent holds each graph, `(A, graphs)`."""
     everything, graph = np.unique(np.concatenate(fingerprints), return_inverse=True)
-    agents = len(fingerprints)
-    agent = np.repeat(np.arange(agents), [len(f) for f in fingerprints])
-    shape = (agents, len(everything))
-    copies = sparse.csr_array((np.ones(len(graph)), (agent, graph)), shape=shape)
-    holders = np.bincount(copies.indices, minlength=len(everything))
-    return copies[:, np.flatnonzero((holders == 1) | (2 * holders <= agents))]
+    agent = np.repeat(np.arange(len(fingerprints)), [len(f) for f in fingerprints])
+    shape = (len(fingerprints), len(everything))
+    return sparse.csr_array((np.ones(len(graph)), (agent, graph)), shape=shape)
 
 
 def exclusiveness(classes: Sequence[np.ndarray], known: np.ndarray) -> np.ndarray:

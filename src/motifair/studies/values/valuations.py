@@ -6,11 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
-from motifair.federation.belief import GraphSummary
+from motifair.federation.belief import GraphSummary, believed_graphs
 from motifair.mechanism.coverage import SHARPNESS
-from motifair.mechanism.trust import distinct_graphs, wiring_trust
 from motifair.studies.values.truth import Array, banzhaf, leave_one_out, shapley
 
 
@@ -114,10 +112,7 @@ def peers(facts: Facts) -> Array:
 
 def structure(facts: Facts) -> Array:
     """Graphs as far as they are distinct and wired unlike chance, nothing else."""
-    distinct = distinct_graphs([s.fingerprints for s in facts.summaries])
-    wired = torch.from_numpy(np.stack([s.wiring for s in facts.summaries]))
-    value: Array = distinct * wiring_trust(wired).numpy()
-    return value
+    return believed_graphs(facts.summaries)
 
 
 def coverage_by_size(facts: Facts) -> Array:
