@@ -34,7 +34,7 @@ from motifair.studies.dishonest import Dishonest
 from motifair.studies.intervals import with_interval
 from motifair.studies.study import Settings, Study, StudyResult
 
-SEED = 330_000  # set down in docs/results/seeds.toml before anything was run on these splits
+SEED = 431_000  # set down in docs/results/seeds.toml before anything was run on these splits
 SPLITS = 20
 
 # The literal equations without the prototype term, which destroys training: attacks on a federation

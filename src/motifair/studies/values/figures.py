@@ -19,7 +19,7 @@ def nearness(summary: pd.DataFrame) -> Figure:
     axes.scatter(rows["rank"], rows.index, c=colours, zorder=3)
     axes.set_yticks(rows.index, rows["valuation"])
     axes.axvline(0, color="0.85", zorder=0)
-    axes.set_xlabel("rank correlation with the Shapley value by retraining, mean over all splits")
+    axes.set_xlabel("rank correlation with Shapley values by retraining, mean over splits")
     axes.spines[["top", "right"]].set_visible(False)
     return figure
 
