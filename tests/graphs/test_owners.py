@@ -98,6 +98,23 @@ def test_a_missing_value_is_named(tmp_path: Path) -> None:
         by_column(data, "lab", None, ())
 
 
+def test_a_member_without_any_label_is_named_not_left_out(tmp_path: Path) -> None:
+    path = table(tmp_path)
+    frame = pd.read_csv(path)
+    frame.loc[frame["lab"] == "lab-1", "toxic"] = float("nan")
+    frame.to_csv(path, index=False)
+    columns = Columns(targets="toxic", group="lab")
+    data = load_dataset(str(path), agents=2, seed=0, columns=columns)
+    for agents in (None, 2, 3):
+        with pytest.raises(MotifairError, match=r"Agent 'lab-1' of partition=lab has no molecule"):
+            by_column(data, "lab", agents, ())
+    # Ranges of years are agents whether or not a year is missing in them.
+    by_year = load_dataset(
+        str(path), agents=2, seed=0, columns=Columns(targets="toxic", group="year")
+    )
+    assert by_column(by_year, "year", 2, ()).owners == ("1990–1993", "1995–1996")
+
+
 OPTIONS = {"rounds": 1, "hidden": 8, "device": "cpu", "threads": 1, "method": "fedavg"}
 
 

@@ -46,12 +46,14 @@ class Table:
         smiles: The column with SMILES.
         targets: The columns to predict.
         unreadable: Line in the file and text of each SMILES that RDKit cannot read.
+        emptied: Values of the column that shares graphs out none of whose rows has a graph.
     """
 
     rows: pd.DataFrame
     smiles: str
     targets: tuple[str, ...]
     unreadable: tuple[tuple[int, str], ...]
+    emptied: tuple[str, ...] = ()
 
 
 def is_csv(path: Path) -> bool:

@@ -96,7 +96,7 @@ def read_molecules(path: Path, frame: pd.DataFrame, columns: Columns) -> tuple[G
     graphs = as_graphs(csv_stem(path), molecules, ignored)
     graphs = graphs.select(np.flatnonzero(labelled[readable]))
     rows = frame.loc[kept, [c for c in named(frame) if c not in names]].reset_index(drop=True)
-    table = Table(rows, column, tuple(names), unreadable)
+    table = Table(rows, column, tuple(names), unreadable, _emptied(frame, columns.group, kept))
     return _with_targets(graphs, values[kept], names), table
 
 
@@ -268,6 +268,14 @@ def _unreadable(rows: Sequence[tuple[int, str]]) -> Iterator[str]:
 def _unlabelled(count: int) -> Iterator[str]:
     if count:
         yield f"{count} molecules without a value of any target"
+
+
+def _emptied(frame: pd.DataFrame, group: str, kept: np.ndarray) -> tuple[str, ...]:
+    """Return the values of a column that only rows which are left out have."""
+    if group not in frame.columns:
+        return ()
+    values = frame[group]
+    return tuple(map(str, values[~values.isin(values[kept])].dropna().unique()))
 
 
 def _cached(

@@ -36,14 +36,19 @@ def by_column(data: Dataset, column: str, agents: int | None, others: Sequence[s
         others: Partitions that are no columns, for the error message.
 
     Raises:
-        MotifairError: If there is no such column, values are missing, or there are fewer values
-            than agents.
+        MotifairError: If there is no such column, values are missing, an agent of its own would
+            have no graph, or there are fewer values than agents.
     """
     values = _values(data, column, others)
     count = values.nunique()
     numbers = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
     if agents is None:
         agents = min(count, DEFAULT_AGENTS) if numbers or column == SCAFFOLD else count
+    if agents >= count and data.table is not None and data.table.emptied:
+        raise MotifairError(
+            f"Agent '{data.table.emptied[0]}' of partition={column} has no molecule with a value "
+            f"of any target that RDKit can read; give it some, or remove its rows from {data.name}."
+        )
     if count < max(agents, 2):
         raise MotifairError(
             f"partition={column} has {count} different values in {data.name} for "
