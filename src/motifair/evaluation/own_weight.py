@@ -45,12 +45,16 @@ def own_weights(
     graphs = (held.graph_weight > 0).sum(dim=1)
     tried = torch.linspace(0, 1, WEIGHTS, dtype=torch.float64, device=weights.device)
     expected = prior * (torch.xlogy(usual, tried) + torch.xlogy(1 - usual, 1 - tried))
-    mixed = torch.lerp(together.double(), alone.double(), tried[:, None, None])
-    said = (
-        -mixed.square() if model.task.kind == REGRESSION else mixed.clamp(LEAST_PROBABILITY).log()
-    )
-    likelihood = graphs * (known * said).sum(dim=-1) + expected[:, None]
-    best = likelihood.nan_to_num(nan=-torch.inf).argmax(dim=0)
+
+    def likelihood(eta: Tensor) -> Tensor:
+        mixed = torch.lerp(together.double(), alone.double(), eta)
+        regression = model.task.kind == REGRESSION
+        said = -mixed.square() if regression else mixed.clamp(LEAST_PROBABILITY).log()
+        return graphs * (known * said).sum(dim=-1)
+
+    # One η after another: of hundreds of targets all at once would take gigabytes.
+    posterior = torch.stack([likelihood(eta) for eta in tried]) + expected[:, None]
+    best = posterior.nan_to_num(nan=-torch.inf).argmax(dim=0)
     return tried[best].to(weights.dtype)
 
 
