@@ -10,10 +10,11 @@ import pytest
 import torch
 from worlds import CPU, small_config, small_split
 
+from motifair.experiments.plan import split_data
 from motifair.export.pyg import GINModule
 from motifair.federation.members import prepare
 from motifair.graphs.batch import collate
-from motifair.studies.pooled import METHODS, as_data, run, summary
+from motifair.studies.pooled import METHODS, as_data, run, summary, train_pooled
 from motifair.studies.study import Settings
 
 
@@ -32,6 +33,21 @@ def test_pyg_reads_the_members_graphs_as_the_built_in_network_does() -> None:
         found = network(batch.x, batch.edge_index, batch.batch)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
     assert batch.y.tolist() == shard.graphs.target.tolist()
+
+
+def test_the_pooled_network_takes_as_many_steps_as_a_member(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    taken = []
+    step = torch.optim.Adam.step
+    monkeypatch.setattr(torch.optim.Adam, "step", lambda o: (taken.append(1), step(o)))
+    plan = Settings(tmp_path, device="cpu", threads=1).plan(
+        "planted", seed=1, splits=1, method="fedavg", agents=5, partition="iid", batch_size=13
+    )
+    members = prepare(plan.config, split_data(plan, 0), seed=1)
+    train_pooled(members, plan, epochs=2, stop=lambda: False)
+    member = 2 * -(-len(members.train[0]) // 13)
+    assert abs(len(taken) - member) <= 2  # the last batch of an epoch may be of few graphs
 
 
 def test_errors_are_shown_as_errors_and_differences_as_gains() -> None:
