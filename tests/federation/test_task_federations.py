@@ -19,6 +19,7 @@ from motifair.graphs.batch import collate
 from motifair.graphs.dataset import Dataset
 from motifair.graphs.graph_set import GraphSet
 from motifair.graphs.split import Split, make_split
+from motifair.graphs.task import Task
 from motifair.learning.objective import mean_loss
 
 SETS = {"binary": planted_tasks, "regression": planted_numbers}
@@ -210,3 +211,21 @@ def test_an_agent_without_a_label_is_named_before_anything_is_written(tmp_path: 
 def test_options_that_do_not_fit_the_task_are_refused(options: Any, sentence: str) -> None:
     with pytest.raises(MotifairError, match=sentence):
         motifair.run("planted", agents=3, rounds=1, **options)
+
+
+def test_the_weight_of_prototypes_is_that_of_even_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rare answers leave the supervised loss little to say: prototypes say less in proportion."""
+    even = planted_tasks(holes=0.0).values
+    assert even is not None
+    rare = planted_tasks().with_values(even[:, :2] * even[:, 2:], ("ones", "twos"))
+    config = small_config(rounds=3, task="binary", prototype_weight=0.5, **MANY)
+    simulation, states, _ = simulate(config, small_split(config, rare))
+    bits = simulation.model.task.bits
+    assert bits < 0.95
+    monkeypatch.setattr(Task, "bits", 1.0)
+    less = small_config(rounds=3, task="binary", prototype_weight=0.5 * bits, **MANY)
+    _, expected, _ = simulate(less, small_split(less, rare))
+    _, others, _ = simulate(config, small_split(config, rare))
+    trained = [s[-1].agents.weights for s in (states, expected, others)]
+    torch.testing.assert_close(trained[0], trained[1], rtol=1e-9, atol=1e-10)
+    assert (trained[0] - trained[2]).abs().max() > 1e-6

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
@@ -12,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from motifair.graphs.batch import Batch, Shard
+from motifair.graphs.task import Task
 from motifair.learning.objective import (
     SURE,
     ForwardPass,
@@ -82,6 +85,15 @@ def test_the_supervised_term_is_each_agents_mean_negative_log_likelihood() -> No
         scores = forward.scores[row, : len(shard)]
         expected = functional.nll_loss(scores, torch.as_tensor(shard.graphs.target))
         assert torch.isclose(supervised(forward)[row], expected, rtol=0, atol=1e-12)
+
+
+def test_prototypes_weigh_less_the_less_there_is_to_learn_of_an_answer() -> None:
+    embedding, prototypes = random(len(SIZES), max(SIZES), HIDDEN), random(sum(MOTIFS), HIDDEN)
+    even = forward_pass(stacked(SHARDS), embedding, prototypes)
+    term = PrototypeTerm(0.1, "unit", "mean")
+    rare = Task("binary", 1, ("toxic",), rates=(0.11,))  # half a bit
+    assert torch.allclose(term(replace(even, bits=rare.bits)), term(even) / 2, rtol=1e-3)
+    assert Task("binary", 1, ("toxic",)).bits == Task("classes", 2).bits == 1  # rates not known
 
 
 @FORMS

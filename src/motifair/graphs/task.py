@@ -73,6 +73,19 @@ class Task:
         """
         return tuple(math.log(rate / (1 - rate)) for rate in self.rates)
 
+    @property
+    def bits(self) -> float:
+        """What there is to learn of an answer: the mean entropy of binary tasks at `rates`, in
+        bits; 1, as of even answers, where there are none.
+
+        >>> round(Task("binary", 2, ("toxic", "bitter"), rates=(0.05, 0.5)).bits, 2)
+        0.64
+        """
+        if not self.rates:
+            return 1.0
+        p = np.array([self.rates, [1 - rate for rate in self.rates]])
+        return float(-(p * np.log2(p)).sum(axis=0).mean())
+
     def to_json(self) -> dict[str, Any]:
         """Return kind, names and, where there are any, mean, scale and rates for JSON."""
         content = {"kind": self.kind, "names": list(self.names)}

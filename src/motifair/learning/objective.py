@@ -32,6 +32,7 @@ class ForwardPass:
         prototypes: The global prototypes of the agents' motifs, `(M, H)`, if the method uses them.
         active: Which motifs have a global prototype, `(M,)`.
         kind: The kind of task.
+        bits: What there is to learn of an answer (`Task.bits`).
     """
 
     batch: Batch
@@ -42,6 +43,7 @@ class ForwardPass:
     prototypes: Tensor | None
     active: Tensor | None
     kind: str = CLASSES
+    bits: float = 1.0
 
 
 class Term(Protocol):
@@ -77,7 +79,8 @@ class PrototypeTerm:
     """E13: λ Σ_k d(c_{i,k}, c_{N,k}) over the motifs in the batch that have a global prototype.
 
     `weight` is λ, `distance` the kind of `prototype_distance`; `reduce="mean"` divides by the
-    number of motifs. The global prototypes are constants.
+    number of motifs. The global prototypes are constants. λ is that for answers of one bit: the
+    loss of rare answers is small whatever is predicted, and the term would decide alone.
     """
 
     weight: float
@@ -98,7 +101,7 @@ class PrototypeTerm:
         total = _row_sums(distance, batch)
         if self.reduce == "mean":
             total = total / _row_sums(used, batch).clamp(min=1)
-        return self.weight * total
+        return self.weight * forward.bits * total
 
 
 @dataclass(frozen=True)

@@ -98,8 +98,10 @@ class LocalTraining:
     ) -> ForwardPass:
         """Return the forward pass of every agent on one batch, with dropout."""
         embedding, scores = self.model.forward(weights, batch, Noise(keys, self.dropout))
-        kind = self.model.task.kind
-        return ForwardPass(batch, weights, received, embedding, scores, prototypes, active, kind)
+        task = self.model.task
+        return ForwardPass(
+            batch, weights, received, embedding, scores, prototypes, active, task.kind, task.bits
+        )
 
     def _objective(self, forward: ForwardPass) -> Tensor:
         """Return the sum of the terms of the objective, `(R,)`."""
