@@ -40,7 +40,7 @@ MOLECULES = {
     "ESOL": ("ESOL_delaney-processed.csv", "measured log solubility in mols per litre"),
     "Lipophilicity": ("Lipophilicity.csv", "exp"),
 }
-SPLITS = {"BBBP": 3, "ESOL": 10, "Lipophilicity": 1, "Mutagenicity": 1, "AIDS": 3, "BZR": 10}
+SPLITS = {"BBBP": 3, "ESOL": 3, "Lipophilicity": 1, "Mutagenicity": 1, "AIDS": 3, "BZR": 3}
 
 
 def run(settings: Settings) -> StudyResult:
