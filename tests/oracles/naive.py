@@ -317,15 +317,27 @@ def discrimination(probabilities: Sequence[Sequence[float]], labels: Sequence[in
     return sum(told) / len(told) if told else None
 
 
-def equally_sure(log_probs: Sequence[Sequence[float]]) -> list[list[float]]:
-    """Log-probabilities with one temperature, at which the likeliest class of the median graph is a
-    half above the mean of its classes (of an even number of graphs the lower of the middle two).
+Rows = Sequence[Sequence[float]]
+
+
+def equally_sure(models: Sequence[Rows]) -> list[list[list[float]]]:
+    """Log-probabilities of some models with one temperature for each, at which the likeliest class
+    of the median graph is as far above the mean of its classes as in the median model, and at most
+    a half (the median of an even number is the lower of the middle two).
     """
-    above = [[x - sum(row) / len(row) for x in row] for row in log_probs]
-    sure = sorted(max(row) for row in above)
-    by = 0.5 / max(sure[(len(sure) - 1) // 2], 1e-6)
-    totals = [math.log(sum(math.exp(by * x) for x in row)) for row in above]
-    return [[by * x - t for x in row] for row, t in zip(above, totals, strict=True)]
+    above = [[[x - sum(row) / len(row) for x in row] for row in rows] for rows in models]
+    sure = [lower_median([max(row) for row in rows]) for rows in above]
+    usual = min(0.5, lower_median(sure))
+    found = []
+    for rows, own in zip(above, sure, strict=True):
+        by = usual / max(own, 1e-6)
+        totals = [math.log(sum(math.exp(by * x) for x in row)) for row in rows]
+        found.append([[by * x - t for x in row] for row, t in zip(rows, totals, strict=True)])
+    return found
+
+
+def lower_median(numbers: Sequence[float]) -> float:
+    return sorted(numbers)[(len(numbers) - 1) // 2]
 
 
 class Learner:
@@ -646,17 +658,19 @@ def judged_qualities(
         for learner in learners:
             learner.train(t, {}, 0.0, trial.mask_fn, trial.order_fn)
 
-    def judged(model: Learner, judge: Learner) -> tuple[float | None, float | None]:
-        if model is judge:
-            return None, None
+    def judged_by(judge: Learner) -> list[tuple[float | None, float | None]]:
+        labels = judge.all_train.y.view(-1).tolist()
+        peers = [model for model in learners if model is not judge]
         with torch.no_grad():
-            log_probs, _ = model.model.eval()(judge.all_train)
-        labels = judge.all_train.y.view(-1)
-        rows = equally_sure(log_probs.tolist())
-        loss = -sum(row[y] for row, y in zip(rows, labels.tolist(), strict=True)) / len(rows)
-        return loss, discrimination([[math.exp(x) for x in row] for row in rows], labels.tolist())
+            scores = [model.model.eval()(judge.all_train)[0].tolist() for model in peers]
+        told: dict[int, tuple[float, float | None]] = {}
+        for model, rows in zip(peers, equally_sure(scores), strict=True):
+            loss = -sum(row[y] for row, y in zip(rows, labels, strict=True)) / len(rows)
+            chances = [[math.exp(x) for x in row] for row in rows]
+            told[id(model)] = loss, discrimination(chances, labels)
+        return [told.get(id(model), (None, None)) for model in learners]
 
-    said = [[judged(model, judge) for judge in learners] for model in learners]
+    said = list(zip(*(judged_by(judge) for judge in learners), strict=True))
     losses, told = ([[x[k] for x in row] for row in said] for k in (0, 1))
     shares = [agent.judging or [1.0] * len(agents) for agent in agents]
     return qualities(losses, told, [float(len(agent.train)) for agent in agents], shares)

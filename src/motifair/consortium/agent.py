@@ -218,12 +218,13 @@ class MemberAgent:
         return train_alone(alone, initial, self.method.trial_rounds)[0]
 
     def _judge(self, download: Download) -> Upload:
-        """Say how well models of peers do on this member's training graphs."""
+        """Say how well models of peers, or of the server's own, do on its training graphs."""
         models, size = download.models, self.data.model.layout.size
         if models is None or models.ndim != 2 or models.shape[1] != size:
             raise MotifairError("the server sent models of another shape to judge")
-        said = [torch.cat(self.agents.judge(m[None])) for m in torch.from_numpy(models.copy())]
-        return replace(self._blank(download), judgement=torch.stack(said).numpy())
+        each = [m[None] for m in torch.from_numpy(models.copy())]
+        said = self.agents.judge(each, as_they_are=download.compares)
+        return replace(self._blank(download), judgement=torch.cat(said, dim=1).numpy())
 
     def _train(self, download: Download) -> tuple[Upload, AgentsState, Tensor]:
         before = self._adopted(download)

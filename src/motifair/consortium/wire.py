@@ -116,6 +116,13 @@ class Download(_Record):
         "models": np.float32,
     }
 
+    @property
+    def compares(self) -> bool:
+        """Whether models to be judged are the server's own: such a task follows the last round, and
+        names no entry. Nobody gains by how sure they are.
+        """
+        return self.round > 0 and not self.head
+
     @classmethod
     def pack(cls, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Encode a reward that is mostly zeros as indices and values."""

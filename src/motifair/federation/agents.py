@@ -284,20 +284,23 @@ class Agents:
         return chosen
 
     @torch.no_grad()
-    def judge(self, models: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the loss of one model for each agent, `(A, D)`, on its training graphs, and how
-        well it tells their classes apart, `(A,)` each, all models being equally sure.
+    def judge(
+        self, models: Sequence[Tensor], *, as_they_are: bool = False
+    ) -> tuple[Tensor, Tensor]:
+        """Return the losses of some models for each agent, `(A, D)` each, on its training graphs,
+        and how well they tell their classes apart, `(n, A)` each: made equally sure, unless they
+        are judged `as_they_are`.
         """
         losses, told, kind = [], [], self.model.task.kind
         for stack, loader in zip(self.stacks, self.loaders, strict=True):
-            weights, full = models[stack], loader.full
-            _, scores = self.model.forward(weights, full)
-            scores = equally_sure(kind, scores, full)
-            losses.append(mean_loss(kind, scores, full))
-            told.append(discrimination(kind, scores, full))
-        loss = self._rows(losses).double()
+            full = loader.full
+            scores = [self.model.forward(m[stack], full)[1] for m in models]
+            scores = scores if as_they_are else equally_sure(kind, scores, full)
+            losses.append(torch.stack([mean_loss(kind, s, full) for s in scores], dim=1))
+            told.append(torch.stack([discrimination(kind, s, full) for s in scores], dim=1))
+        loss = self._rows(losses).double().T
         usable = loss < WORST_LOSS  # a model may be anything, and overflow
-        return loss.where(usable, WORST_LOSS), self._rows(told).double().where(usable, 0.0)
+        return loss.where(usable, WORST_LOSS), self._rows(told).double().T.where(usable, 0.0)
 
     @torch.no_grad()
     def _local(self, k: int, weights: Tensor) -> Tensor:

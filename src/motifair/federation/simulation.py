@@ -88,8 +88,8 @@ class Simulation:
         said = judge(self.judged, self.trial_models(), [m.seed for m in self.members])
         return Judgement(said.loss[0], said.told[0]) if self.single else said
 
-    def judged(self, models: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what agents say of a model for each, `(A, D)`: see `Agents.judge`."""
+    def judged(self, models: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """Return what agents say of some models for each, `(A, D)` each: see `Agents.judge`."""
         return self.agents.judge(models)
 
     def trial_models(self) -> Tensor:

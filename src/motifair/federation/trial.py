@@ -55,7 +55,7 @@ def train_alone(
 
 
 def judge(
-    say: Callable[[Tensor], tuple[Tensor, Tensor]], models: Tensor, seeds: Sequence[int]
+    say: Callable[[Sequence[Tensor]], tuple[Tensor, Tensor]], models: Tensor, seeds: Sequence[int]
 ) -> Judgement:
     """Return what the agents of each federation say of each other's `models (F·A, D)`.
 
@@ -65,10 +65,13 @@ def judge(
     nothing = models.new_full((len(seeds), each, each), torch.nan, dtype=torch.float64)
     loss, told = nothing, nothing.clone()
     judges = np.arange(each)
-    for turn in np.stack([judged_agents(each, s) for s in seeds]).transpose(2, 0, 1):  # (F, A)
-        rows = turn + each * np.arange(len(seeds))[:, None]
-        said = say(models[torch.as_tensor(rows.flatten(), device=models.device)])
+    turns = np.stack([judged_agents(each, s) for s in seeds]).transpose(2, 0, 1)  # (n, F, A)
+    if not len(turns):
+        return Judgement(loss, told)
+    rows = (turns + each * np.arange(len(seeds))[:, None]).reshape(len(turns), -1)
+    said = say([models[torch.as_tensor(turn, device=models.device)] for turn in rows])
+    for k, turn in enumerate(turns):
         for f, judged in enumerate(turn):
             own = slice(f * each, (f + 1) * each)
-            loss[f, judged, judges], told[f, judged, judges] = said[0][own], said[1][own]
+            loss[f, judged, judges], told[f, judged, judges] = said[0][k, own], said[1][k, own]
     return Judgement(loss, told)

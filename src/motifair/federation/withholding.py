@@ -82,10 +82,11 @@ class Withholding(Simulation):
         models, sent = super().trial_models(), self._trained_alone(self.givers, self.own)
         return with_rows(models, self.own, sent)
 
-    def judged(self, models: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what agents say of a model for each; the member judges on what it gives."""
-        (loss, told), given = super().judged(models), self.givers.judge(models[self.own])
-        return with_rows(loss, self.own, given[0]), with_rows(told, self.own, given[1])
+    def judged(self, models: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """Return what agents say of some models for each; the member judges on what it gives."""
+        said, given = super().judged(models), self.givers.judge([m[self.own] for m in models])
+        loss, told = (with_rows(s.T, self.own, g.T).T for s, g in zip(said, given, strict=True))
+        return loss, told
 
     def play(self, state: FederationState) -> Round:
         """Run one round in which the member sends what it trained on the graphs that it gives."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -122,20 +123,26 @@ def _row_sums(values: Tensor, batch: Batch) -> Tensor:
     return batch.motif_rows(values[:, None])[:, 0]
 
 
-def equally_sure(kind: str, scores: Tensor, batch: Batch) -> Tensor:
-    """Return the scores of models as if each were as sure of an agent's median graph, `(R, G, C)`.
+def equally_sure(kind: str, scores: Sequence[Tensor], batch: Batch) -> list[Tensor]:
+    """Return the scores of several models as if each were as sure of an agent's median graph,
+    `(R, G, C)` each.
 
     How sure a model is of its classes, all log-odds multiplied by one number, is luck of the
-    training and can be set at will; which graphs it is surer of than of others cannot. Scores of
-    binary tasks and numbers stay as they are: there the size says how frequent answers are, or how
-    large numbers.
+    training and can be set at will; which graphs it is surer of than of others cannot. They are as
+    sure as the median of these models, and at most `SURE`: models that have hardly learnt anything
+    stay unsure. Scores of binary tasks and numbers stay as they are: there the size says how
+    frequent answers are, or how large numbers.
     """
     if kind != CLASSES:
-        return scores
-    above = scores - scores.mean(dim=-1, keepdim=True)
-    sure = above.amax(dim=-1).where(batch.graph_weight > 0, torch.nan)
-    usual = sure.nanmedian(dim=-1).values.clamp(min=ROUNDING)
-    return torch.log_softmax(above * (SURE / usual)[:, None, None], dim=-1)
+        return list(scores)
+    above = [s - s.mean(dim=-1, keepdim=True) for s in scores]
+    known = batch.graph_weight > 0
+    sure = [a.amax(dim=-1).where(known, torch.nan).nanmedian(dim=-1).values for a in above]
+    usual = torch.stack(sure).nanmedian(dim=0).values.clamp(max=SURE)
+    scale = [usual / s.clamp(min=ROUNDING) for s in sure]
+    return [
+        torch.log_softmax(a * by[:, None, None], dim=-1) for a, by in zip(above, scale, strict=True)
+    ]
 
 
 def discrimination(kind: str, scores: Tensor, batch: Batch) -> Tensor:

@@ -164,12 +164,8 @@ class Influenced(Dishonest):
 
     def _choose(self, recent: Sequence[FederationState]) -> int:
         """Return which of the last models is handed out; attackers praise the last."""
-        loss = torch.stack(
-            [
-                self.agents.judge(self.global_weights(s).expand(self.agents_each, -1))[0]
-                for s in recent
-            ]
-        )
+        models = [self.global_weights(s).expand(self.agents_each, -1) for s in recent]
+        loss, _ = self.agents.judge(models, as_they_are=True)
         loss[:, self.own] = WORST_LOSS
         loss[-1, self.own] = 0.0
         return handed_out(loss)
