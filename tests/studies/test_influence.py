@@ -26,7 +26,7 @@ def settings(tmp_path: Path) -> Settings:
 def test_the_table_compares_attacks_with_honest_members(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    chosen = ("honest", "length 999, every round", "backdoor")
+    chosen = ("honest", "absent", "length 999, every round", "backdoor")
     monkeypatch.setattr(influence, "CASES", {"one of four": (1, 4)})
     monkeypatch.setattr(influence, "HARMS", [h for h in HARMS if h.attack.name in chosen])
     found = influence.run(settings)
@@ -36,6 +36,11 @@ def test_the_table_compares_attacks_with_honest_members(
     assert len(raw) == 2 * len(chosen)
     different = raw.groupby("attack")["others"].nunique()
     assert different["honest"] == 1  # no honest update is that long
+    after = raw[raw["rule"] == "after"].set_index("attack")["others"]
+    assert after["length 999, every round"] == after["absent"]  # rejected
+    assert dict(zip(table["attack"], table["others after, minus absent"], strict=True))[
+        "honest"
+    ] == pytest.approx(after["honest"] - after["absent"])
     monkeypatch.setattr(influence, "_attacked", lambda *_, **__: pytest.fail("it is stored"))
     again = influence.run(settings)
     assert cost_table(again.raw["splits"]).equals(table)

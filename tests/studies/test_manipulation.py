@@ -47,14 +47,13 @@ from motifair.studies.attacks import graphs as on_graphs
 from motifair.studies.attacks import rounds as on_rounds
 from motifair.studies.attacks import uploads as on_uploads
 from motifair.studies.dishonest import Dishonest, settled
+from motifair.studies.gains import ALL, MEASURES, compared
 from motifair.studies.manipulation import (
-    ALL,
     KINDS,
     LITERAL_OPTIONS,
-    MEASURES,
     RULES,
     Case,
-    compared,
+    Scenario,
     explore,
     outcome,
     stacks,
@@ -739,3 +738,22 @@ def test_splits_go_side_by_side_as_far_as_memory_goes() -> None:
     two = replace(plan, memory=int(2.5 * each))
     assert list(stacks(two, members, alone=False)) == [[0, 1], [2, 3], [4]]
     assert list(stacks(two, members, alone=True)) == [[0], [1], [2], [3], [4]]
+
+
+def test_models_for_judgement_are_trained_once_for_all_attacks_on_the_same_graphs(
+    tmp_path: Path,
+) -> None:
+    options = {"agents": 4, "hidden": 8, "partition": "iid", "trial_rounds": 2}
+    case = Case("planted", "good", options, "good")
+    how = Settings(out=tmp_path, splits=2, rounds=2, device="cpu", threads=1)
+    attacks = [
+        BY_NAME["show a model twice as sure"],
+        BY_NAME["duplicate graphs"],
+        BY_NAME["update × 0.5"],
+    ]
+    scenario = Scenario(how, case, "default")
+    for attack in attacks:
+        found = scenario.measured(attack, [0, 1])
+        alone = Scenario(how, case, "default").measured(attack, [0, 1])
+        pd.testing.assert_frame_equal(found, alone)
+    assert scenario.models.keys() == {0, 1}

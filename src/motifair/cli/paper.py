@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.progress import Progress
 
 from motifair.cli import complete
 from motifair.cli.interrupt import AGAIN, stoppable
@@ -39,6 +40,10 @@ def paper(
     ] = "",
     device: Device = "auto",
     threads: Threads = None,
+    processes: Annotated[
+        int,
+        typer.Option(min=1, help="Processes side by side, for values, manipulation, influence."),
+    ] = 1,
     memory: Annotated[
         float | None, typer.Option(help="GiB of the GPU; default 80 % of what is free.")
     ] = None,
@@ -50,7 +55,7 @@ def paper(
 
     Results are written to OUT/NAME, their runs to OUT/runs, which studies share.
     """
-    from motifair.studies.study import Settings
+    from motifair.studies.study import Settings, no_pieces, no_progress
 
     names = choose_studies(name)
     if out.exists() and not out.is_dir():
@@ -66,9 +71,11 @@ def paper(
             datasets=tuple(w.strip() for w in datasets.split(",") if w.strip()),
             device=device,
             threads=threads,
+            processes=processes,
             memory=memory,
             data_dir=data_dir,
-            progress=progress or (lambda plan: None),
+            progress=progress or no_progress,
+            pieces=no_pieces if progress is None else progress.pieces,
             stop=stop,
         )
         results = {}
@@ -84,12 +91,23 @@ class StudyProgress:
 
     def __init__(self, console: Console) -> None:
         self.console, self.shown = console, ExitStack()
+        self.bar: Progress | None = None
 
     def __enter__(self) -> StudyProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.shown.close()
+
+    def pieces(self, done: int, of: int) -> None:
+        """Show how many pieces of a study are done, which several processes compute."""
+        if self.bar is None:
+            self.shown.close()
+            self.bar = self.shown.enter_context(Progress(console=self.console, transient=True))
+            self.task = self.bar.add_task("trained", total=of)
+        self.bar.update(self.task, completed=done, total=of)
+        if done == of:
+            self.bar = None
 
     def __call__(self, plan: Plan) -> RunProgress:
         """Show the progress of a run that begins; return it."""

@@ -43,7 +43,7 @@ class Workers:
         self.pool: Executor
         if FORKS:
             context = multiprocessing.get_context("fork")
-            self.pool = ProcessPoolExecutor(count, context, initializer=_begin)
+            self.pool = ProcessPoolExecutor(count, context, initializer=begin_worker)
         else:
             self.pool = ThreadPoolExecutor(count, initializer=torch.set_num_threads, initargs=(1,))
         self._close = weakref.finalize(self, _end, self.number, self.pool)
@@ -88,7 +88,8 @@ def portions(sizes: Sequence[int], count: int) -> list[list[int]]:
     return shared
 
 
-def _begin() -> None:
+def begin_worker() -> None:
+    """Leave interrupts to the parent, end with it, and compute in one thread."""
     # An interrupt is for the parent: it asks for the end of the round, which workers finish.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -35,6 +35,7 @@ class Dishonest(Simulation):
         members: The members of one federation, or of a stack of federations.
         attack: The attack; its changes to graphs and claims are already in `members`.
         cast: The attackers of each federation, equally many.
+        models: Models for judgement as agents train them, if that was done before.
         where: Device and threads, as for `Simulation`.
     """
 
@@ -44,10 +45,11 @@ class Dishonest(Simulation):
         members: Members | Sequence[Members],
         attack: Attack,
         cast: Sequence[Cast],
+        models: Tensor | None = None,
         **where: Any,
     ) -> None:
         super().__init__(config, members, **where)
-        self.attack, self.cast = attack, cast
+        self.attack, self.cast, self.models = attack, cast, models
         graphs = capped_sizes(self.server.graphs, MAX_SIZE_RATIO)
         self.server.graphs = graphs
         self.server.believed = torch.minimum(self.server.believed, graphs.double())
@@ -68,9 +70,10 @@ class Dishonest(Simulation):
 
     def trial_models(self) -> Tensor:
         """Return the models that agents show their peers; attackers may show others than theirs."""
-        models = super().trial_models()
-        shown = models.clone()
-        shown[self.own] = self.attack.shown(models[self.own], self.model.layout)
+        if self.models is None:
+            self.models = super().trial_models()
+        shown = self.models.clone()
+        shown[self.own] = self.attack.shown(shown[self.own], self.model.layout)
         return shown
 
     def judgement(self) -> Judgement:
@@ -117,13 +120,17 @@ class Dishonest(Simulation):
         return done
 
     def _present(self, uploads: Uploads, context: AttackContext) -> Tensor:
-        """Return who is there and sends an update of usual length, `(..., A)`."""
-        length = uploads.update.double().norm(dim=-1).view_as(self.server.graphs)
-        steps = self.method.steps(self.server.graphs)
-        present = ~(too_long(length, steps) | too_short(length))
+        """Return who is there and sends an update that is accepted, `(..., A)`."""
+        present = self._accepted(uploads)
         if self.attack.away is not None and self.attack.away(context):
             present.view(-1)[self.own] = False
         return present
+
+    def _accepted(self, uploads: Uploads) -> Tensor:
+        """Return whose updates are of usual length, `(..., A)`."""
+        length = uploads.update.double().norm(dim=-1).view_as(self.server.graphs)
+        steps = self.method.steps(self.server.graphs)
+        return ~(too_long(length, steps) | too_short(length))
 
     def backdoor(self, state: FederationState) -> np.ndarray:
         """Return the share of unseen graphs of other classes that the server's models put into the

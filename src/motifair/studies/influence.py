@@ -20,6 +20,7 @@ import motifair.studies.attacks.uploads as on_uploads
 from motifair.evaluation.accuracy import measure
 from motifair.experiments.plan import Plan, split_data
 from motifair.federation.agents import WORST_LOSS
+from motifair.federation.loop import Stopped
 from motifair.federation.members import Members, prepare
 from motifair.federation.protocol import Uploads
 from motifair.federation.state import FederationState
@@ -32,15 +33,17 @@ from motifair.studies.attacks.graphs import backdoored
 from motifair.studies.attacks.uploads import only
 from motifair.studies.dishonest import Dishonest
 from motifair.studies.intervals import with_interval
+from motifair.studies.processes import ahead
 from motifair.studies.study import Settings, Study, StudyResult
 
-SEED, SPLITS = 360_000, 8  # set down in docs/results/seeds.toml before anything was run on them
+SEED, SPLITS = 540_000, 8  # set down in docs/results/seeds.toml before anything was run on them
 DATASETS = ("MUTAG", "IMDB-BINARY", "planted")
 CASES = {"one of six": (1, 6), "three of ten": (3, 10), "three of six": (3, 6)}
 RULES: Mapping[str, Mapping[str, Any]] = {"before": {"bounded": False}, "after": {}}
 CLAIM = 10**9  # graphs
 KEPT = 3  # models of the server's among which members choose
 MEASURES = ("others", "server", "last", "backdoor")
+ABSENT = "absent"  # what anybody may be: an attacker costs the others at least its contribution
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,7 @@ REVERSED = partial(on_uploads.scaled, by=-1.0)
 
 HARMS = (
     Harm(Attack("honest")),
+    Harm(Attack(ABSENT, away=rounds.always)),
     Harm(Attack("length 999, once", uploads=only(once, FAR))),
     Harm(Attack("length 999, in the last round", uploads=only(rounds.last_round, FAR))),
     Harm(Attack("length 999, every round", uploads=FAR)),
@@ -122,8 +126,8 @@ class Influenced(Dishonest):
         models: Tensor | None,
     ) -> None:
         where = {"device": plan.device, "threads": plan.threads}
-        super().__init__(plan.config, members, harm.attack, [cast], **where)
-        self.limits, self.models = limits, models
+        super().__init__(plan.config, members, harm.attack, [cast], models, **where)
+        self.limits = limits
         if harm.claims:
             graphs = self.server.graphs.clone()
             graphs[self.own] = CLAIM
@@ -131,15 +135,9 @@ class Influenced(Dishonest):
             self.server.graphs = graphs
             self.server.believed[self.own] = graphs[self.own].double()
 
-    def trial_models(self) -> Tensor:
-        """Return the models for judgement, which do not depend on what is uploaded later."""
-        if self.models is None:
-            self.models = super().trial_models()
-        return self.models
-
-    def _present(self, uploads: Uploads, context: AttackContext) -> Tensor:
+    def _accepted(self, uploads: Uploads) -> Tensor:
         if self.limits:
-            return super()._present(uploads, context)
+            return super()._accepted(uploads)
         return torch.ones_like(self.server.graphs, dtype=torch.bool)
 
     def outcome(self, config_rounds: int) -> dict[str, float]:
@@ -173,12 +171,15 @@ class Influenced(Dishonest):
 
 def run(settings: Settings) -> StudyResult:
     """Run every attack in every case, without and with the bounds."""
-    with training_process():
-        parts = [
-            _outcomes(settings, dataset, case)
-            for dataset in settings.datasets or DATASETS
-            for case in CASES
-        ]
+    pieces = [
+        (dataset, case, rule, k)
+        for dataset in settings.datasets or DATASETS
+        for case in CASES
+        for rule in RULES
+        for k in range(settings.splits or SPLITS)
+    ]
+    ahead(settings, outcomes_of, pieces)
+    parts = [outcomes_of(settings, piece) for piece in pieces]
     outcomes = pd.concat(parts, ignore_index=True)
     return StudyResult(
         title="What attackers cost the others",
@@ -195,32 +196,32 @@ NOTES = (
     "claim capped, the server's last model handed out. `after`: the default, with the rejections, "
     "caps and choice of the model handed out of a deployed federation. Attackers are honest when "
     "their models are judged before the first round, and praise the server's last model at the "
-    "end. `backdoor` is the share of unseen graphs of other classes that get the first class when "
-    "they have the trigger.",
+    "end. `others after, minus absent` is the difference to attackers that never send anything, "
+    "which costs the others what these would contribute. `backdoor` is the share of unseen graphs "
+    "of other classes that get the first class when they have the trigger.",
 )
 
 
-def _outcomes(settings: Settings, dataset: str, case: str) -> pd.DataFrame:
-    """Return a row for each rule, attack and split, from their file or by running them."""
+def outcomes_of(settings: Settings, piece: tuple[str, str, str, int]) -> pd.DataFrame:
+    """Return a row for each attack on one split in a case, from its file or by running them."""
+    dataset, case, rule, number = piece
     attackers, agents = CASES[case]
     cast = Cast(tuple(range(attackers)), attackers)
-    rows = []
-    for rule, options in RULES.items():
-        plan = settings.plan(
-            dataset, seed=SEED, splits=SPLITS, agents=agents, partition="iid", **options
-        )
-        about = (dataset, case, rule, str(plan.config.splits), str(plan.config.rounds))
-        path = settings.out / "runs" / "influence" / ("-".join(about).replace(" ", "-") + ".csv")
-        if not path.exists():
-            made = [
-                {"dataset": dataset, "case": case, "rule": rule, "split": k} | row
-                for k in range(plan.config.splits)
-                for row in _attacked(plan, k, cast, limits=rule == "after")
-            ]
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(path, pd.DataFrame(made).to_csv(index=False))
-        rows.append(pd.read_csv(path))
-    return pd.concat(rows, ignore_index=True)
+    plan = settings.plan(
+        dataset, seed=SEED, splits=SPLITS, agents=agents, partition="iid", **RULES[rule]
+    )
+    about = "-".join((dataset, case, rule, str(plan.config.rounds), f"{number:03d}"))
+    path = settings.out / "runs" / "influence" / (about.replace(" ", "-") + ".csv")
+    if not path.exists():
+        if settings.stop():
+            raise Stopped
+        with training_process():
+            made = pd.DataFrame(_attacked(plan, number, cast, limits=rule == "after"))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, made.to_csv(index=False))
+    stored = pd.read_csv(path)
+    keys = pd.DataFrame([piece] * len(stored), columns=["dataset", "case", "rule", "split"])
+    return pd.concat([keys, stored], axis=1)
 
 
 def _attacked(plan: Plan, number: int, cast: Cast, *, limits: bool) -> list[dict[str, Any]]:
@@ -244,7 +245,8 @@ def _attacked(plan: Plan, number: int, cast: Cast, *, limits: bool) -> list[dict
             Influenced(plan, members(own), harm, cast, limits=limits, models=models.get(own))
         ) as simulation:
             outcome = simulation.outcome(config.rounds)
-            models[own] = simulation.trial_models() if config.trial_rounds else torch.empty(0)
+        if simulation.models is not None:
+            models[own] = simulation.models
         rows.append({"attack": harm.attack.name, **outcome})
     return rows
 
@@ -266,6 +268,8 @@ def cost_table(outcomes: pd.DataFrame) -> pd.DataFrame:
                         continue
                     cost = here.loc[attack, rule][name] - honest
                     row |= with_interval(f"{name} {rule}", cost)
+            beside = here.loc[attack, "after"]["others"] - here.loc[ABSENT, "after"]["others"]
+            row |= with_interval("others after, minus absent", beside)
             row["backdoor"] = float(here.loc[attack, "after"]["backdoor"].mean())
             rows.append(row)
     return pd.DataFrame(rows)

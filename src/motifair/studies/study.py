@@ -25,6 +25,15 @@ PAYOFF_CONFIRMATION = 60_000
 DATASETS = ("PROTEINS", "IMDB-BINARY", "DD")
 
 
+def no_progress(plan: Plan) -> Progress | None:
+    """Show nothing."""
+    return None
+
+
+def no_pieces(done: int, of: int) -> None:
+    """Show nothing."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """Settings of a study.
@@ -36,10 +45,12 @@ class Settings:
         datasets: Names of datasets; empty uses those of the study.
         device: `auto`, `cpu` or `cuda`.
         threads: Number of threads on a CPU.
+        processes: Number of processes for studies whose pieces can be computed side by side.
         memory: GPU memory in GB that stacks of federations may use.
         data_dir: Folder with TU datasets.
         options: Other options of `Config`, for runs that are smaller than the study.
         progress: Returns the progress display of a plan.
+        pieces: Is told how many pieces, of how many, are done, where several processes work.
         stop: Whether to stop after the current round.
     """
 
@@ -49,10 +60,12 @@ class Settings:
     datasets: tuple[str, ...] = ()
     device: str = "auto"
     threads: int | None = None
+    processes: int = 1
     memory: float | None = None
     data_dir: Path | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    progress: Callable[[Plan], Progress | None] = lambda plan: None
+    progress: Callable[[Plan], Progress | None] = no_progress
+    pieces: Callable[[int, int], None] = no_pieces
     stop: Callable[[], bool] = lambda: False
 
     def plan(self, dataset: str, *, seed: int, splits: int, **options: Any) -> Plan:

@@ -1,5 +1,6 @@
 """The study of valuations against the truth: its arithmetic, and a small run."""
 
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 
@@ -8,10 +9,13 @@ import pandas as pd
 import pytest
 from oracles.games import shapley_by_permutations
 
+from motifair.errors import MotifairError
 from motifair.federation.loop import Stopped
+from motifair.studies.processes import ahead
 from motifair.studies.study import Settings
 from motifair.studies.values import study
 from motifair.studies.values.measures import OTHER_TEST, RELIABILITY, rank_correlation, shares
+from motifair.studies.values.tables import inverted_pay
 from motifair.studies.values.truth import TRUTHS, banzhaf, leave_one_out, shapley
 from motifair.studies.values.valuations import VALUATIONS
 
@@ -59,17 +63,56 @@ def test_shares_keep_signs_and_ranks(order: tuple[int, ...]) -> None:
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setattr(study, "SCENARIOS", ("sizes", "inverted"))
+    monkeypatch.setattr(study, "COMPLETE", 1)
     monkeypatch.setattr(study, "TRAINED", {"agents": 3, "hidden": 8, "batch_size": 10_000})
     return Settings(tmp_path, splits=2, rounds=10, datasets=("planted",), device="cpu", threads=1)
+
+
+def test_inverted_labels_are_found_out_by_what_was_paid() -> None:
+    roles = ("", "inverted", "")
+    paid = np.tile([0.4, 0.0, 0.6], (50, 1))
+    paid[:10, 1] = 0.1
+    assert inverted_pay(roles, paid) == {"least": 1.0, "in 40": 0.0, "at the end": 0.0}
+    paid[:19, 0] = 0.0
+    assert inverted_pay(roles, paid)["least"] == 0.0
+    paid[-1] = [0.5, 0.1, 0.4]
+    assert inverted_pay(roles, paid)["at the end"] == pytest.approx(0.3)
+    assert np.isnan(list(inverted_pay(("", "", ""), paid).values())).all()
+
+
+@pytest.mark.slow
+def test_processes_compute_the_same_and_stop(small: Settings, tmp_path: Path) -> None:
+    """In processes nothing is patched: the study's own settings, but for one round."""
+    one = replace(small, out=tmp_path / "one", rounds=1, processes=1)
+    two, told = replace(one, out=tmp_path / "two", processes=2), []
+    pieces = [("planted", "sizes", k) for k in (0, 5)]
+    ahead(one, study.compute, pieces)
+    assert not (tmp_path / "one").exists()
+    with pytest.raises(Stopped):
+        ahead(replace(two, stop=lambda: True), study.compute, pieces)
+    ahead(replace(two, pieces=lambda done, of: told.append((done, of))), study.compute, pieces)
+    assert told[-1] == (2, 2)
+    found = sorted((tmp_path / "two").rglob("*.npz"))
+    assert [f.name for f in found] == ["split-000.npz", "split-005.npz"]
+    with np.load(found[0]) as complete, np.load(found[1]) as rest:
+        assert {"retrained", "pay of paper", "pay of motifair"} <= complete.keys()
+        assert "retrained" not in rest
+        assert rest["pay of motifair"].sum() == pytest.approx(1)
+    with pytest.raises(MotifairError, match="No dataset is called 'nothing'"):
+        ahead(two, study.compute, [("nothing", "sizes", 0)])
 
 
 @pytest.mark.slow
 def test_a_small_study_has_every_valuation_and_continues(small: Settings) -> None:
     result = study.run(small)
-    scenarios = result.tables["scenarios"]
+    scenarios, on_all = result.tables["scenarios"], result.tables["all-scenarios"]
     paid = {f"pay of {name}" for name in study.METHODS}
     assert set(scenarios["valuation"]) == {RELIABILITY, OTHER_TEST, *VALUATIONS, *paid}
+    assert set(on_all["valuation"]) == set(study.ON_ALL)
+    assert set(result.raw["splits"]["split"]) == {0, 1}
     assert set(scenarios["scenario"]) == {"sizes", "inverted"}
+    assert result.tables["inverted"]["splits"].tolist() == [2]
+    assert set(result.tables["roles"]["role"]) == {"inverted", "honest"}
     assert scenarios["rank"].between(-1, 1).all()
     utilities = result.raw["utilities"]
     assert len(utilities) == 2 * 2 * 2**3

@@ -1,13 +1,15 @@
 """Are those paid who contribute? Valuations and payoffs against the truth by retraining.
 
 Truth, observations and the methods that are compared have different seeds: they share the graphs
-and nothing else. All train with one step a round on all graphs of an agent.
+and nothing else. All train with one step a round on all graphs of an agent. Valuations that are not
+paid by are computed on the first splits alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,17 +32,24 @@ from motifair.graphs.split import Split
 from motifair.graphs.task import BINARY
 from motifair.learning.process import training_process
 from motifair.learning.randomness import derive_seed
-from motifair.studies.intervals import CORRELATION, with_interval
+from motifair.studies.processes import ahead
 from motifair.studies.study import Settings, Study, StudyResult
 from motifair.studies.values.coalitions import Coalitions
 from motifair.studies.values.figures import SHOWN, nearness, pay_against_truth
 from motifair.studies.values.measures import OTHER_TEST, OTHER_TRUTHS, RELIABILITY, measured
 from motifair.studies.values.observation import Observation
+from motifair.studies.values.tables import (
+    inverted_pay,
+    inverted_table,
+    ranks,
+    roles_table,
+    summary,
+)
 from motifair.studies.values.truth import Array
 from motifair.studies.values.valuations import VALUATIONS, Facts
 
 # Fixed in docs/results/seeds.toml before any valuation was tried on them.
-CONFIRMATION = 400_000
+CONFIRMATION = 500_000
 DATASETS = (
     "PROTEINS", "IMDB-BINARY", "DD", "Mutagenicity", "IMDB-MULTI", "AIDS", "BZR", "planted",
 )  # fmt: skip
@@ -50,19 +59,11 @@ SCENARIOS = (
 )  # fmt: skip
 MOST_SPLITS = 10
 SPLITS = {"DD": 3}
+COMPLETE = 3  # splits of a scenario with all valuations and payoffs; others have `ALWAYS`
 TRAINED = {"agents": 6, "learning_rate": 0.002, "batch_size": 100_000}
 ROUNDS = 100
 HELD = 0.2
 KEYS = ["dataset", "valuation", "scenario"]
-BY_DATASET = (
-    RELIABILITY,
-    OTHER_TEST,
-    "pay of motifair",
-    "pay of motifair, batches",
-    "pay of motifair 0.1",
-    "size",
-    "retrained, Shapley",
-)
 # Payoffs of whole methods, beside valuations of a run of federated averaging.
 EARLIER: Mapping[str, Any] = {
     "rings": "chordless", "max_ring": 4, "chance": True, "vocabulary_fraction": 1.0,
@@ -77,21 +78,32 @@ METHODS: Mapping[str, Mapping[str, Any]] = {
     "motifair 0.1": {"method": "motifair", "profile": "paper", **EARLIER},
     "paper": {"method": "motifair", "profile": "paper"},
 }
+ALWAYS = ("motifair", "motifair, batches")
+ON_ALL = (RELIABILITY, OTHER_TEST, "size", *(f"pay of {name}" for name in ALWAYS))
+OBSERVED = ("held", "updates", "gradients", "after", "lengths", "rebuilt", "retrained")
 
 
 def run(settings: Settings) -> StudyResult:
     """Compare valuations and payoffs with Shapley values by retraining, in every scenario."""
-    rows: list[pd.DataFrame] = []
-    utilities: list[pd.DataFrame] = []
-    for dataset in settings.datasets or DATASETS:
-        for scenario in SCENARIOS:
-            if scenario == "exclusive-class" and _classes(settings, dataset) < 3:
-                continue  # with two classes nobody else would have anything to learn
-            splits = min(SPLITS.get(dataset, MOST_SPLITS), settings.splits or MOST_SPLITS)
-            made, games = scenario_rows(settings, dataset, scenario, splits)
-            rows.append(made)
-            utilities.append(games)
-    return describe(pd.concat(rows, ignore_index=True), pd.concat(utilities, ignore_index=True))
+    cells = [
+        (dataset, scenario)
+        for dataset in settings.datasets or DATASETS
+        for scenario in SCENARIOS
+        # With two classes nobody else would have anything to learn.
+        if scenario != "exclusive-class" or _classes(settings, dataset) > 2
+    ]
+    splits = {d: min(SPLITS.get(d, MOST_SPLITS), settings.splits or MOST_SPLITS) for d, _ in cells}
+    # All scenarios have a split before any has them all.
+    pieces = [(*cell, k) for k in range(max(splits.values())) for cell in cells]
+    ahead(settings, compute, [piece for piece in pieces if piece[2] < splits[piece[0]]])
+    made = [scenario_rows(settings, *cell, splits[cell[0]]) for cell in cells]
+    return describe(*(pd.concat(part, ignore_index=True) for part in zip(*made, strict=True)))
+
+
+def compute(settings: Settings, piece: tuple[str, str, int]) -> None:
+    """Train what one split of a scenario needs, for its file."""
+    dataset, scenario, number = piece
+    Cell(settings, dataset, scenario, number + 1).split(number)
 
 
 def _classes(settings: Settings, dataset: str) -> int:
@@ -99,20 +111,25 @@ def _classes(settings: Settings, dataset: str) -> int:
     return plan.data.graphs.classes
 
 
-def describe(table: pd.DataFrame, utilities: pd.DataFrame) -> StudyResult:
+def describe(table: pd.DataFrame, paid: pd.DataFrame, utilities: pd.DataFrame) -> StudyResult:
     """Return the result of the study from its rows."""
     each = table.drop_duplicates(["dataset", "scenario", "split", "valuation"])
     columns = [
         "dataset", "scenario", "split", "valuation", "rank", *OTHER_TRUTHS, "l1", "spread",
         "largest_most",
     ]  # fmt: skip
-    rows = summary(each)
+    complete, on_all = each[each["split"] < COMPLETE], each[each["valuation"].isin(ON_ALL)]
+    rows = summary(complete)
     return StudyResult(
         title="Who contributes is who is paid: valuations against the truth by retraining",
         tables={
             "summary": rows,
-            "scenarios": ranks(each, ["valuation", "scenario"]),
-            "datasets": ranks(each[each["valuation"].isin(BY_DATASET)], KEYS),
+            "scenarios": ranks(complete, ["valuation", "scenario"]),
+            "all-splits": summary(on_all),
+            "all-scenarios": ranks(on_all, ["valuation", "scenario"]),
+            "all-datasets": ranks(on_all, KEYS),
+            "roles": roles_table(table[table["valuation"] == SHOWN[0]]),
+            "inverted": inverted_table(paid),
         },
         figures={"nearness": nearness(rows), "pay": pay_against_truth(table)},
         notes=NOTES,
@@ -121,7 +138,7 @@ def describe(table: pd.DataFrame, utilities: pd.DataFrame) -> StudyResult:
             "agents": table[table["valuation"].isin(SHOWN)].drop(columns=columns[4:]),
             "utilities": utilities,
         },
-        across={"scenarios": "scenario", "datasets": "scenario"},
+        across={"scenarios": "scenario", "all-scenarios": "scenario", "all-datasets": "scenario"},
     )
 
 
@@ -133,31 +150,81 @@ NOTES = (
     "correlations are means over splits, with their 95 % intervals.",
     "Valuations look at one run of federated averaging with other random numbers, and at a fifth "
     "of the training graphs that agents hold back; payoffs are those of whole methods.",
+    f"`summary` and `scenarios` have the first {COMPLETE} splits of each dataset and scenario, on "
+    "which every valuation was computed, the tables of all splits those that are computed on all. "
+    "`roles` is what the members of a role are paid of the whole, and are worth. `inverted`: in "
+    "how many splits the members with inverted labels have been paid least after 20 rounds, and "
+    "are paid nothing, or fined, in round 40 and in the last.",
 )
+
+
+class Cell:
+    """One scenario of one dataset: its plans, and the files of its splits."""
+
+    def __init__(self, settings: Settings, dataset: str, scenario: str, splits: int) -> None:
+        options = {"eval_every": ROUNDS, "rounds": min(ROUNDS, settings.rounds), **TRAINED}
+        plan = partial(
+            replace(settings, splits=splits).plan,
+            dataset, seed=CONFIRMATION, splits=splits, scenario=scenario, **options,
+        )  # fmt: skip
+        self.settings, self.base = settings, plan(method="fedavg")
+        self.methods = {name: plan(**how).config for name, how in METHODS.items()}
+        name = f"values-{dataset}-{scenario}-{self.base.config.rounds}"
+        self.folder = settings.out / "runs" / name
+
+    def split(self, number: int) -> tuple[tuple[str, ...], dict[str, Array]]:
+        """Return roles and everything that is trained on one split, stored in its file."""
+        complete = number < COMPLETE
+        methods = {n: c for n, c in self.methods.items() if complete or n in ALWAYS}
+        path = self.folder / f"split-{number:03d}.npz"
+        split, seed = split_data(self.base, number), self.base.config.seed + number
+        digest = _digest([self.base.config, *methods.values()])
+        if path.exists():
+            with np.load(path) as stored:
+                arrays = dict(stored)
+            if arrays.pop("digest").tolist() == digest.tolist():
+                return split.roles, arrays
+        if self.settings.stop():
+            raise Stopped
+        members = prepare(self.base.config, split, seed=seed)
+        with training_process():
+            arrays = _trained(self.base, split, members, seed, complete=complete)
+            for name, config in methods.items():
+                paid = _paid(config, split, seed, self.base.device)
+                arrays[_pay(name)] = paid.sum(axis=0)
+                if name == "motifair":
+                    arrays["paid"] = paid
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_atomic(path, lambda temporary: _save(temporary, {**arrays, "digest": digest}))
+        return split.roles, arrays
+
+
+def _digest(configs: Sequence[Config]) -> Array:
+    """Return hashes of what is trained, whatever the number of splits that were asked for."""
+    return np.array([replace(c, splits=1).digest() for c in configs])
 
 
 def scenario_rows(
     settings: Settings, dataset: str, scenario: str, splits: int
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return a row for each split, agent and valuation, and the utilities of all coalitions."""
-    options = {"eval_every": ROUNDS, "rounds": min(ROUNDS, settings.rounds), **TRAINED}
-    plan = partial(
-        settings.plan, dataset, seed=CONFIRMATION, splits=splits, scenario=scenario, **options
-    )
-    base = plan(method="fedavg")
-    methods = {name: plan(**how).config for name, how in METHODS.items()}
-    runs = settings.out / "runs" / f"values-{dataset}-{scenario}-{base.config.rounds}"
-    runs.mkdir(parents=True, exist_ok=True)
-    rows, games = [], []
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Return a row for each split, agent and valuation; what each agent with inverted labels is
+    paid, beside the others; and the utilities of all coalitions.
+    """
+    cell = Cell(settings, dataset, scenario, splits)
+    rows, paid, games = [], [], []
     for k in range(splits):
-        roles, arrays = _split(settings, base, methods, k, runs / f"split-{k:03d}.npz")
-        values = {name: value(_facts(arrays, k)) for name, value in VALUATIONS.items()}
-        values |= {name: arrays[name] for name in map(_pay, METHODS)}
+        roles, arrays = cell.split(k)
+        facts = _facts(arrays, k)
+        known = VALUATIONS if k < COMPLETE else {"size": VALUATIONS["size"]}
+        values = {name: value(facts) for name, value in known.items()}
+        values |= {name: arrays[name] for name in map(_pay, METHODS) if name in arrays}
         about = {"dataset": dataset, "scenario": scenario, "split": k}
         utility = arrays["utility"]
         rows.append(measured(about, roles, arrays["graphs"], utility, values, arrays["halves"]))
+        paid.append(pd.DataFrame({**about, **inverted_pay(roles, arrays["paid"])}, index=[0]))
         games.append(pd.DataFrame({**about, **_columns(arrays["utility"])}))
-    return pd.concat(rows, ignore_index=True), pd.concat(games, ignore_index=True)
+    made = [pd.concat(part, ignore_index=True) for part in (rows, paid, games)]
+    return made[0], made[1], made[2]
 
 
 def _columns(utility: Array) -> dict[str, Array]:
@@ -168,43 +235,21 @@ def _columns(utility: Array) -> dict[str, Array]:
 def _facts(arrays: Mapping[str, Array], seed: int) -> Facts:
     prints = np.split(arrays["fingerprints"], np.cumsum(arrays["graphs"]).astype(int)[:-1])
     summaries = [GraphSummary(f, w) for f, w in zip(prints, arrays["wiring"], strict=True)]
-    names = ("graphs", "held", "updates", "gradients", "after", "lengths", "rebuilt", "retrained")
-    return Facts(**{n: arrays[n] for n in names}, summaries=tuple(summaries), seed=seed)
+    nothing = np.zeros(0)
+    observed = {name: arrays.get(name, nothing) for name in OBSERVED}
+    return Facts(arrays["graphs"], **observed, summaries=tuple(summaries), seed=seed)
 
 
 def _pay(method: str) -> str:
     return f"pay of {method}"
 
 
-def _split(
-    settings: Settings, plan: Plan, methods: Mapping[str, Config], number: int, path: Path
-) -> tuple[tuple[str, ...], dict[str, Array]]:
-    """Return roles and everything that is trained on one split, stored by `path`."""
-    split = split_data(plan, number)
-    digest = np.array([c.digest() for c in (plan.config, *methods.values())])
-    if path.exists():
-        with np.load(path) as stored:
-            arrays = dict(stored)
-        if arrays.pop("digest").tolist() == digest.tolist():
-            return split.roles, arrays
-    if settings.stop():
-        raise Stopped
-    seed = plan.config.seed + number
-    members = prepare(plan.config, split, seed=seed)
-    with training_process():
-        arrays = _trained(plan, split, members, seed)
-        for name, config in methods.items():
-            arrays[_pay(name)] = _paid(config, split, seed, plan.device)
-    write_atomic(path, lambda temporary: _save(temporary, {**arrays, "digest": digest}))
-    return split.roles, arrays
-
-
 def _paid(config: Config, split: Split, seed: int, device: torch.device) -> Array:
-    """Return what a method pays each agent in a whole run, `(A,)`."""
+    """Return what a method pays each agent in each round, `(T, A)`."""
     with closing(Simulation(config, prepare(config, split, seed=seed), device=device)) as run:
         histories = run.histories()
         run_rounds(run, run.start(), histories, eval_every=config.rounds)
-    paid: Array = histories[0].columns["payoff"].sum(axis=0)
+    paid: Array = histories[0].columns["payoff"]
     return paid
 
 
@@ -213,8 +258,12 @@ def _save(path: Path, arrays: Mapping[str, Array]) -> None:
         np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
 
 
-def _trained(plan: Plan, split: Split, members: Members, seed: int) -> dict[str, Array]:
-    """Train all coalitions twice for the truth, and once more on what agents do not hold back."""
+def _trained(
+    plan: Plan, split: Split, members: Members, seed: int, *, complete: bool
+) -> dict[str, Array]:
+    """Train all coalitions twice for the truth and, if `complete`, once more on what agents do not
+    hold back, with a run that valuations look at.
+    """
     graphs, model, device = split.graphs, members.model, plan.device
     features, encoded = members.features, model.task.encode(graphs)
 
@@ -236,6 +285,16 @@ def _trained(plan: Plan, split: Split, members: Members, seed: int) -> dict[str,
     divided[:, :, 0] = [-uninformed_loss(model.task.kind, test.graphs, h.graphs) for h in halves]
     size = np.array([len(h) for h in halves])
     utility = np.einsum("thc,h->tc", divided, size / size.sum())
+    said = [summarise(graphs.select(own)) for own in members.numbers]
+    made = {
+        "utility": utility,
+        "halves": divided,
+        "graphs": np.array([len(own) for own in members.numbers], dtype=float),
+        "fingerprints": np.concatenate([s.fingerprints for s in said]),
+        "wiring": np.stack([s.wiring for s in said]),
+    }
+    if not complete:
+        return made
     kept, held = zip(*_hold_back(split, members, seed), strict=True)
     train, judged = [shard(k) for k in kept], [shard(h) for h in held]
     again = retrained(train, "observed")
@@ -245,18 +304,8 @@ def _trained(plan: Plan, split: Split, members: Members, seed: int) -> dict[str,
         plan.config, model, split.names, train, judged, seed=derive_seed(seed, "observed"),
         device=device,
     )  # fmt: skip
-    said = [summarise(graphs.select(own)) for own in members.numbers]
-    recorded = ("updates", "gradients", "after", "lengths", "rebuilt")
-    return {
-        "utility": utility,
-        "halves": divided,
-        "retrained": losses,
-        "graphs": np.array([len(own) for own in members.numbers], dtype=float),
-        "held": np.array([len(h) for h in held], dtype=float),
-        "fingerprints": np.concatenate([s.fingerprints for s in said]),
-        "wiring": np.stack([s.wiring for s in said]),
-        **{name: getattr(seen, name) for name in recorded},
-    }
+    made |= {"retrained": losses, "held": np.array([len(h) for h in held], dtype=float)}
+    return made | {name: getattr(seen, name) for name in OBSERVED if name not in made}
 
 
 def uninformed_loss(kind: str, known: GraphSet, judged: GraphSet) -> float:
@@ -278,42 +327,6 @@ def _hold_back(split: Split, members: Members, seed: int) -> Iterator[tuple[Ints
         distinct, number = np.unique(own, return_inverse=True)
         kept, held = holdout(split.graphs.target[distinct], HELD, rng)
         yield own[np.isin(number, kept)], distinct[held]
-
-
-def ranks(each: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Return the rank correlation with truth, its mean over splits, by some keys."""
-    return pd.DataFrame(
-        {
-            **dict(zip(keys, key, strict=True)),
-            **with_interval("rank", part["rank"], CORRELATION),
-        }
-        for key, part in each.groupby(keys, sort=False)
-    )
-
-
-def summary(each: pd.DataFrame) -> pd.DataFrame:
-    """Return a row for each valuation.
-
-    The mean rank correlation, the mean in the worst dataset and scenario, in how many it is
-    negative, the mean with other truths, the distance of shares from the truth, and how they
-    spread where all agents are alike.
-    """
-    rows = []
-    for name, part in each.groupby("valuation", sort=False):
-        cells = part.groupby(["dataset", "scenario"])["rank"].mean()
-        rows.append(
-            {
-                "valuation": name,
-                **with_interval("rank", part["rank"], CORRELATION),
-                "worst": float(cells.min()),
-                "negative": f"{(cells < 0).sum()} of {len(cells)}",
-                **{f"with {truth}": float(part[truth].mean()) for truth in OTHER_TRUTHS},
-                "L1": float(part["l1"].mean()),
-                "spread (iid)": float(part[part["scenario"] == "iid"]["spread"].mean()),
-                "largest has most": float(part[part["scenario"] == "sizes"]["largest_most"].mean()),
-            }
-        )
-    return pd.DataFrame(rows)
 
 
 STUDY = Study("values", "valuations and payoffs against Shapley values by retraining", run)
