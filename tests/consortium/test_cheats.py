@@ -13,7 +13,6 @@ from typer.testing import CliRunner
 
 from motifair.cli.app import app
 from motifair.consortium.cheats import (
-    INVENTED,
     cheats_table,
     closed_by_audit,
     defences,
@@ -57,8 +56,9 @@ def test_peers_judge_unless_the_terms_say_otherwise() -> None:
 
 def test_the_packaged_table_is_of_attacks_that_there_are() -> None:
     table = cheats_table()
-    about = {a.name: a.about for a in ATTACKS}
-    assert dict(zip(table["attack"], table["about"], strict=True)).items() <= about.items()
+    about = {a.name: (a.about, a.invented) for a in ATTACKS}
+    said = zip(table["about"], table["invented"], strict=True)
+    assert dict(zip(table["attack"], said, strict=True)).items() <= about.items()
     assert set(table["attacker"]) == {"typical", "good", "harmful"}
     assert (table["gain_low"] <= table["gain"]).all()
     assert set(table[table["verdict"] == "gains"].index) == set(table[table["gain_low"] > 0].index)
@@ -84,14 +84,13 @@ def test_an_audit_is_a_defence_if_its_fine_is_more_than_claims_bring() -> None:
 
 
 def test_an_audit_closes_what_it_finds_and_nothing_else() -> None:
-    assert set(INVENTED) <= {a.name for a in ATTACKS}
     row = {"others_high": 0.01, "gain_high": 90.0}
     cheats = pd.DataFrame(
         [
-            row | {"attack": "claim ten times the graphs", "attacker": "typical"},
-            row | {"attack": "made-up graphs, all reports false", "attacker": "harmful"},
-            row | {"attack": "join as two", "attacker": "typical"},
-            row | {"attack": "fingerprints of another", "attacker": "good", "others_high": -0.1},
+            row | {"invented": 0.9, "attacker": "typical"},
+            row | {"invented": 1.0, "attacker": "harmful"},
+            row | {"invented": 0.0, "attacker": "typical"},
+            row | {"invented": 1.0, "attacker": "good", "others_high": -0.1},
         ]
     )
     assert closed_by_audit(cheats, AuditTerms()).tolist() == [True, True, False, False]

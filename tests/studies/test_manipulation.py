@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from worlds import CPU, simulate, small_config, small_split
 
 from motifair.config import SCENARIOS, Config
+from motifair.errors import MotifairError
 from motifair.evaluation.accuracy import chosen_classes, outputs
 from motifair.experiments.packing import memory_needed
-from motifair.experiments.plan import make_plan, split_data
+from motifair.experiments.plan import Plan, make_plan, split_data
 from motifair.federation.belief import believed_graphs
 from motifair.federation.history import History
 from motifair.federation.loop import Stopped, run_rounds
@@ -34,6 +35,7 @@ from motifair.mechanism.judgement import quality
 from motifair.mechanism.settlement import Share, Unsettled, settle
 from motifair.motifs import chance
 from motifair.motifs.extract import count_motifs
+from motifair.studies import manipulation
 from motifair.studies.attacks import (
     ATTACKS,
     HONEST,
@@ -757,3 +759,42 @@ def test_models_for_judgement_are_trained_once_for_all_attacks_on_the_same_graph
         alone = Scenario(how, case, "default").measured(attack, [0, 1])
         pd.testing.assert_frame_equal(found, alone)
     assert scenario.models.keys() == {0, 1}
+
+
+def test_an_audit_takes_its_expected_fine_from_whoever_invents_graphs() -> None:
+    """Default terms: a quarter is drawn; all invented graphs are found, and cost 5 times the pay."""
+    attacks = [Attack("lies", invented=1.0), Attack("honestly")]
+    zeros = dict.fromkeys(MEASURES, 0.0)
+    rows = [
+        {"dataset": "D", "attacker": "good", "rule": rule, "attack": attack, "split": k}
+        | zeros
+        | {"payoff": payoff + k}
+        for rule in ("default", "literal")
+        for attack, payoff in (("honest", 2.0), ("lies", 3.0), ("honestly", 2.5))
+        for k in (0, 1)
+    ]
+    table = compared(pd.DataFrame(rows), attacks).set_index(["dataset", "rule", "attack"])
+    lies = table.loc[("D", "default", "lies")]
+    assert lies["payoff"] == pytest.approx(1.0)
+    assert lies["audited"] == pytest.approx(np.mean([3 - 3.75 - 2, 4 - 5 - 3]))
+    assert table.loc[("D", "literal", "lies")]["audited"] == pytest.approx(1.0)
+    assert table.loc[("D", "default", "honestly")]["audited"] == pytest.approx(0.5)
+
+
+def test_splits_that_are_refused_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Case("planted", "good", {"agents": 4, "hidden": 8}, "good")
+    how = Settings(out=tmp_path, splits=3, rounds=1, device="cpu", threads=1)
+
+    def refused(plan: Plan, number: int) -> Split:
+        if number == 1:
+            raise MotifairError("Agent 'agent-01' trains on 15 graphs of one class.")
+        return split_data(plan, number)
+
+    monkeypatch.setattr(manipulation, "split_data", refused)
+    outcomes = Scenario(how, case, "literal").outcomes(Attack("honest"))
+    assert outcomes["split"].tolist() == [0, 2]
+    monkeypatch.setattr(manipulation, "split_data", lambda plan, number: refused(plan, 1))
+    with pytest.raises(MotifairError, match="of one class"):
+        Scenario(how, case, "literal").outcomes(Attack("honest"))

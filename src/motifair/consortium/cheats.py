@@ -30,15 +30,6 @@ DECISIVE = (
     "aggregator", "valuation", "aggregate_length", "payoff", "initial_value", "trial_rounds",
 )  # fmt: skip
 GAINS = "gains"
-# What an audit finds, and the share of the claimed graphs that is invented. An auditor who looks at
-# them finds made-up graphs, too.
-INVENTED: Mapping[str, float] = {
-    "claim ten times the graphs": 0.9,
-    "claim ten times the graphs, send nothing": 0.9,
-    "duplicate graphs, new fingerprints": 1.0,
-    "fingerprints of another": 1.0,
-    "made-up graphs, all reports false": 1.0,
-}
 
 
 @dataclass(frozen=True)
@@ -150,19 +141,21 @@ def open_cheats(rule: str) -> pd.DataFrame:
 def closed_by_audit(cheats: pd.DataFrame, audit: AuditTerms | None) -> pd.Series:
     """Return for each cheat whether the expected fine of an audit is more than it brings.
 
+    An auditor who looks at the graphs finds the share that is `invented`, made-up ones included.
+
     A gain is in percent of honest pay, but for a harmful member, whose honest pay may be nothing,
     of an equal share: so of the pay with it, gain / (100 + gain), or all of it, is brought by it.
     """
 
-    def closed(attack: str, attacker: str, most: float, harms: bool) -> bool:
-        if audit is None or attack not in INVENTED or harms:
+    def closed(invented: float, attacker: str, most: float, harms: bool) -> bool:
+        if audit is None or not invented or harms:
             return False
         honest = 0.0 if attacker == "harmful" else 100.0
         brought = max(most, 0.0) / (honest + most) if honest + most > 0 else 0.0
-        return audit.expected_gain(INVENTED[attack], brought) <= 0
+        return audit.expected_gain(invented, brought) <= 0
 
     rows = zip(
-        cheats["attack"],
+        cheats["invented"],
         cheats["attacker"],
         cheats["gain_high"],
         cheats["others_high"] < 0,

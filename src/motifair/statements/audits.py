@@ -55,8 +55,11 @@ class AuditTerms:
         at most in proportion to claimed graphs. The fine is at least q·F·f, so that where q·F ≥ 1
         no claim pays, whatever f is.
         """
-        fine = self.share * found_out(invented, self.graphs) * self.fine
-        return (invented if brought is None else brought) - fine
+        return (invented if brought is None else brought) - self.expected_fine(invented)
+
+    def expected_fine(self, invented: float) -> float:
+        """Return q·(1 − (1 − f)^m)·F, the fine that is expected, as a part of the pay."""
+        return self.share * found_out(invented, self.graphs) * self.fine
 
 
 def found_out(invented: float, asked: int) -> float:

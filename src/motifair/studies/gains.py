@@ -10,11 +10,13 @@ from matplotlib.figure import Figure
 
 from motifair.config import Config
 from motifair.mechanism.bounds import MAX_SIZE_RATIO
+from motifair.statements.audits import AuditTerms
 from motifair.studies import drawing
 from motifair.studies.attacks import Attack
 from motifair.studies.intervals import with_interval
 
 ALL = "all"
+AUDITED = "default"  # the rule with fingerprints, which an audit asks for
 EQUAL_SHARE = 1 / Config().agents  # of the budget of a round, which is 1 in all cases
 ABOUT = ("dataset", "attacker", "rule", "attack")
 # Vertical offset, colour and marker of a rule's dots.
@@ -26,9 +28,11 @@ def compared(outcomes: pd.DataFrame, attacks: Sequence[Attack]) -> pd.DataFrame:
     """Compare attacks with honest runs on the same splits: a row for each attack, case and rule.
 
     For every measure it has the honest mean, and the mean difference with its interval over splits;
-    with the dataset `all`, over the splits of all datasets.
+    with the dataset `all`, over the splits of all datasets. `audited` is the payoff less the fine
+    that is expected where claims are audited, which needs fingerprints.
     """
     honest_name = {a.name: a.baseline.name for a in attacks}
+    fine = {a.name: AuditTerms().expected_fine(a.invented) for a in attacks}
     named = outcomes.set_index(outcomes["dataset"] + " " + outcomes["split"].astype(str))
     groups = pd.concat([named, named.assign(dataset=ALL)]).groupby(list(ABOUT), sort=False)
     runs = dict(iter(groups))
@@ -42,6 +46,8 @@ def compared(outcomes: pd.DataFrame, attacks: Sequence[Attack]) -> pd.DataFrame:
         for measure in MEASURES:
             row[f"honest_{measure}"] = float(honest[measure].mean())
             row |= with_interval(measure, own[measure] - honest[measure])
+        left = 1 - fine[attack] if row["rule"] == AUDITED else 1.0
+        row |= with_interval("audited", left * own["payoff"] - honest["payoff"])
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -57,12 +63,13 @@ def verdict(low: float, high: float) -> str:
     return "gains" if low > 0 else "loses" if high < 0 else "no difference"
 
 
-def relative(table: pd.DataFrame) -> pd.DataFrame:
+def relative(table: pd.DataFrame, of: str = "payoff") -> pd.DataFrame:
     """Return mean, low and high of the gain, in percent of the absolute honest payoff.
 
-    Where that is less than an equal share, as of an agent that is paid nothing, of the latter.
+    Where that is less than an equal share, as of an agent that is paid nothing, of the latter. The
+    gain is that of the `payoff`, or of the `audited` one.
     """
-    ends = {"mean": "payoff", "low": "payoff_low", "high": "payoff_high"}
+    ends = {"mean": of, "low": f"{of}_low", "high": f"{of}_high"}
     size = table["honest_payoff"].abs().clip(lower=EQUAL_SHARE)
     return pd.DataFrame({name: 100 * table[column] / size for name, column in ends.items()})
 
@@ -87,21 +94,26 @@ def cheats_table(table: pd.DataFrame, attacks: Sequence[Attack]) -> pd.DataFrame
     `motifair check` has a copy of it: consortium/cheats.csv.
     """
     table = table[table["dataset"] == ALL]
-    gain, about = relative(table), {a.name: a.about for a in attacks}
+    gain, audited = relative(table), relative(table, "audited")
+    about = {a.name: (a.about, a.invented) for a in attacks}
     return pd.DataFrame(
         {
             "rule": table["rule"],
             "attack": table["attack"],
-            "about": [about[name] for name in table["attack"]],
+            "about": [about[name][0] for name in table["attack"]],
             "attacker": table["attacker"],
             "splits": table["splits"],
             "gain": gain["mean"],
             "gain_low": gain["low"],
             "gain_high": gain["high"],
+            "audited": audited["mean"],
+            "audited_low": audited["low"],
+            "audited_high": audited["high"],
             "others": table["others"],
             "others_low": table["others_low"],
             "others_high": table["others_high"],
             "verdict": gain_table(table)["verdict"],
+            "invented": [about[name][1] for name in table["attack"]],
         }
     )
 
@@ -155,6 +167,8 @@ def notes(table: pd.DataFrame, seed: int) -> list[str]:
         "share of the reward and accuracy are means over its names. Attacks on gradients need a "
         "rule that asks for them. `backdoor` is the share of unseen graphs of other classes that "
         "the server's model puts into the first class when they have the trigger.",
+        "`audited` is the gain less the fine that is expected by the audit of claims that terms "
+        "have unless it is removed, as a member that is drawn cannot show invented graphs.",
     ]
     together = table[table["dataset"] == ALL]
     for (rule, kind), part in together.groupby(["rule", "attacker"], sort=False):
@@ -164,6 +178,12 @@ def notes(table: pd.DataFrame, seed: int) -> list[str]:
             f"Under {rule}, {kind} agent, {len(paying)} of {len(part)} attacks pay"
             + _listed(paying["attack"], paying["percent"], "{:+.1f} %")
         )
+        if rule == AUDITED:
+            left = part[part["audited_low"] > 0]
+            words.append(
+                f"With audits {len(left)} of them are left"
+                + _listed(left["attack"], relative(left, "audited")["mean"], "{:+.1f} %")
+            )
         harm = part[part["others_high"] < 0]
         words.append(
             f"Under {rule}, {kind} agent, {len(harm)} attacks lower the others' accuracy"

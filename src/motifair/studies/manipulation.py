@@ -18,6 +18,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from motifair.errors import MotifairError
 from motifair.experiments.packing import memory_needed, pack
 from motifair.experiments.plan import Plan, split_data
 from motifair.federation.history import History
@@ -143,8 +144,23 @@ class Scenario:
         options = {**case.options, **RULES[rule]}
         self.plan = settings.plan(case.dataset, seed=SEED, splits=SPLITS, **options)
         self.uses_gradients = make_method(self.plan.config).uses_gradients
-        self.members = cache(self._members)
+        self.members, self.splits = cache(self._members), cache(self._splits)
         self.models: dict[int, Tensor] = {}  # for judgement, of splits with unchanged graphs
+
+    def _splits(self) -> list[int]:
+        """Return the splits in which every agent has something to learn.
+
+        Of few graphs some agent's may all be of one class, which is refused.
+        """
+        numbers, refused = range(self.plan.config.splits), {}
+        for k in numbers:
+            try:
+                split_data(self.plan, k)
+            except MotifairError as error:
+                refused[k] = error
+        if len(refused) == len(numbers):
+            raise refused[0]
+        return [k for k in numbers if k not in refused]
 
     def runs(self, attacks: Sequence[Attack]) -> list[Attack]:
         """Return the attacks that are possible here, after the honest runs beside them."""
@@ -165,7 +181,7 @@ class Scenario:
         folder.mkdir(parents=True, exist_ok=True)
         words = (self.case.dataset, self.case.kind, self.rule, attack.name)
         path = folder / (_file_name(" ".join(words)) + ".csv")
-        digest, wanted = self._digest(attack), range(self.plan.config.splits)
+        digest, wanted = self._digest(attack), self.splits()
         stored = _stored(path, digest)
         missing = [k for k in wanted if k not in set(stored["split"])]
         if missing:

@@ -40,12 +40,14 @@ ATTACKS = (
         "the same, and says that they are different graphs",
         split=graphs.duplicated,
         members=claims.with_new_fingerprints,
+        invented=1.0,
     ),
     Attack(
         "made-up graphs, all reports false",
         "has random graphs and classes, and reports another's wiring and new fingerprints",
         split=graphs.made_up,
         members=claims.with_wiring_of_other,
+        invented=1.0,
     ),
     Attack(
         "backdoor",
@@ -73,17 +75,20 @@ ATTACKS = (
         "claim ten times the graphs",
         "claims ten times the graphs, with invented fingerprints",
         members=partial(claims.claiming, times=10),
+        invented=0.9,
     ),
     Attack(
         "claim ten times the graphs, send nothing",
         "the same, without ever sending an update",
         members=partial(claims.claiming, times=10),
+        invented=0.9,
         away=rounds.always,
     ),
     Attack(
         "fingerprints of another",
         "says that its graphs are those of another agent",
         members=claims.with_fingerprints_of_other,
+        invented=1.0,
     ),
     Attack(
         "fingerprints of all others",

@@ -113,6 +113,7 @@ class Attack:
             server rejects an update far shorter than the others', and pays nothing for the round.
         partners: Number of further agents that do the same; their pay is added up.
         by_gradient: Whether it needs a method with gradients in the uploads.
+        invented: Share of the claimed graphs that an auditor who looks at them does not accept.
     """
 
     name: str
@@ -126,6 +127,7 @@ class Attack:
     away: Callable[[AttackContext], bool] | None = None
     partners: int = 0
     by_gradient: bool = False
+    invented: float = 0.0
 
     @property
     def in_rounds(self) -> bool:
