@@ -19,7 +19,7 @@ from motifair.cli.member import me, members_key
 from motifair.cli.shared import Json
 from motifair.errors import MotifairError
 from motifair.extras import require
-from motifair.table import Table, number
+from motifair.table import NONE, Table, number
 
 if TYPE_CHECKING:
     from motifair.consortium.operator_folder import OperatorFolder
@@ -349,7 +349,7 @@ def _show(
     for row in rows:
         reached = row.pop("accuracy")
         row[metric.words] = None if reached is None else metric.sign * reached
-    cells = [[number(v) if isinstance(v, float) else str(v) for v in r.values()] for r in rows]
+    cells = [[_cell(v) for v in row.values()] for row in rows]
     title = f"Run {run}, {result['rounds']} rounds"
     Console().print(Table([*rows[0]], cells, title, range(1, len(rows[0]))).to_rich())
     if (kept := result.get("model_of_round", result["rounds"])) < result["rounds"]:
@@ -361,3 +361,10 @@ def _show(
         typer.echo(f"{key}: {value}")
     if operator.terms.audit is not None and last.kind != "audit":
         typer.echo("Due after the audit of claims: motifair federation ask --out QUESTIONS")
+
+
+def _cell(value: str | float | None) -> str:
+    """Return a cell of the table; the reserve has no accuracy, and neither has who was absent."""
+    if value is None:
+        return NONE
+    return number(value) if isinstance(value, float) else value

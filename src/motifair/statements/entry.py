@@ -316,3 +316,14 @@ def decimal(units: int, digits: int) -> str:
     ('-0.05', '0.000000000000', '7')
     """
     return f"{Decimal(units).scaleb(-digits, EXACT):f}"
+
+
+def readable(amount: str) -> str:
+    """Return a decimal for people to read, with thousands separated.
+
+    >>> readable("-12000.05"), readable("7"), readable("-0.05")
+    ('-12,000.05', '7', '-0.05')
+    """
+    sign, digits = ("-", amount[1:]) if amount.startswith("-") else ("", amount)
+    whole, point, part = digits.partition(".")
+    return f"{sign}{int(whole):,}{point}{part}"

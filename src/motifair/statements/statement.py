@@ -14,7 +14,7 @@ from typing import Any
 from motifair.errors import MotifairError
 from motifair.motifs.fragments import fragment
 from motifair.statements.attribution import valued_by
-from motifair.statements.entry import AgreedTerms, Entry, decimal
+from motifair.statements.entry import AgreedTerms, Entry, decimal, readable
 from motifair.statements.explanations import (
     ALIGNED,
     LEANED_ON,
@@ -146,10 +146,7 @@ class Statement:
 
     def money(self, units: int | None) -> str:
         """Return an amount for people to read, with thousands separated; '' for None."""
-        if units is None:
-            return ""
-        whole, point, part = self.exact(units).partition(".")
-        return f"{'-' if units < 0 else ''}{abs(int(whole)):,}{point}{part}"
+        return "" if units is None else readable(self.exact(units))
 
     def exact(self, units: int) -> str:
         """Return an amount as a decimal, for programs."""

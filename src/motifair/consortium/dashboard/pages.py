@@ -30,7 +30,7 @@ from motifair.consortium.dashboard.views import Detail
 from motifair.consortium.store.export import to_json
 from motifair.report.statement import describe
 from motifair.report.templates import environment
-from motifair.statements.entry import Entry, decimal
+from motifair.statements.entry import Entry, decimal, readable
 from motifair.table import NONE, Table
 
 ROWS = 25  # entries on one page
@@ -51,7 +51,7 @@ def _environment() -> Environment:
         "forms": list(Form),
         "plotly_styles": plotly_styles,
     }
-    made.filters |= {"path": lambda name: quote(name, safe="")}
+    made.filters |= {"path": lambda name: quote(name, safe=""), "readable": readable}
     made.tests |= {"addressable": addressable}
     return made
 
@@ -241,7 +241,7 @@ def lines_table(entry: Entry, detail: Detail) -> Table:
             pico(line.diversity),
             pico(line.compensation),
             str(line.kept),
-            decimal(line.payoff, digits),
+            readable(decimal(line.payoff, digits)),
         ]
         for line in entry.lines
     ]
