@@ -21,6 +21,7 @@ PAPER: dict[str, Any] = {
     "rounds": 200,
     "local_epochs": 1,
     "batch_size": 128,
+    "local_steps": 0,
     "learning_rate": 0.001,
     "weight_decay": 0.0005,
     "hidden": 64,
@@ -105,6 +106,7 @@ TEXTS: dict[str, tuple[str, Any]] = {
     "features": ("degree", "degree"),
     "local_epochs": ("3", 3),
     "batch_size": ("16", 16),
+    "local_steps": ("5", 5),
     "learning_rate": ("1e-2", 0.01),
     "weight_decay": ("0", 0.0),
     "model": ("package.module:name", "package.module:name"),
@@ -232,6 +234,14 @@ def test_without_a_scenario_a_configuration_is_written_as_before_there_were_any(
     assert Config(scenario="iid").to_json()["scenario"] == "iid"
     with pytest.raises(MotifairError, match=r"'twin'.*Did you mean twins\?"):
         Config(scenario="twin")
+
+
+def test_with_whole_epochs_a_configuration_is_written_as_before_there_were_others() -> None:
+    assert "local_steps" not in Config().to_json()
+    few = Config(local_steps=5)
+    assert few.to_json()["local_steps"] == 5
+    assert make_config(few.to_json()) == few
+    assert few.digest() != Config().digest() == Config(local_steps=0).digest()
 
 
 @pytest.mark.parametrize(

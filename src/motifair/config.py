@@ -140,6 +140,12 @@ class Config:
     # Model and local training
     local_epochs: int = option(1, "local epochs a round [E]", least=1)
     batch_size: int = option(128, "graphs in a gradient step", least=1)
+    local_steps: int = option(
+        0,
+        "most gradient steps in a local epoch, on graphs drawn anew, so that models are averaged "
+        "before they are far apart; 0 is a pass over all graphs",
+        least=0,
+    )
     learning_rate: float = option(0.001, "learning rate of Adam", above=0)
     weight_decay: float = option(0.0005, "weight decay of Adam", least=0)
     model: str = option(
@@ -377,16 +383,17 @@ class Config:
     def to_json(self) -> dict[str, Any]:
         """Return all options as values that JSON can hold, infinity as `"inf"`.
 
-        `scenario` and `model` only where they are set, options that came after 0.1 only where they
-        are not as in profile `paper`, and `bounded` only where it is read: the digests of other
-        configurations, with their checkpoints, stay the same.
+        `scenario`, `model` and `local_steps` only where they are set, options that came after 0.1
+        only where they are not as in profile `paper`, and `bounded` only where it is read: the
+        digests of other configurations, with their checkpoints, stay the same.
         """
         values = {**asdict(self), **dict(self.component_options)}
         del values["component_options"]
         if self.scenario == "none":
             del values["scenario"]
-        if not self.model:
-            del values["model"]
+        for name in ("model", "local_steps"):
+            if not values[name]:
+                del values[name]
         for name in ("initial_value", "trial_rounds", "bounded", "reward_for", "own_prior"):
             if self.profile == "paper" and values[name] == OPTIONS[name].default:
                 del values[name]

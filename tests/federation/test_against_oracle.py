@@ -65,6 +65,7 @@ CASES = {
     "default, mini-batches": {"batch_size": 5},
     "default, several epochs": {"local_epochs": 3},
     "default, mini-batches and epochs": {"batch_size": 7, "local_epochs": 2, "rounds": 4},
+    "default, few steps a round": {"batch_size": 3, "local_steps": 2, "local_epochs": 2},
     "default, convolutions": {"share": "conv", "value_rate": 1.0, "value_update": "ema"},
     "default, no dropout": {"dropout": 0.0, "learning_rate": 0.01},
     "coverage by claims": {"size": "claimed"},

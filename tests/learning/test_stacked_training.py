@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from stacks import HIDDEN, MOTIFS, model_for, unequal_shards
+from stacks import HIDDEN, MOTIFS, SIZES, model_for, unequal_shards
 from torch import Tensor
 from worlds import CPU
 
@@ -71,9 +71,9 @@ def test_training_lowers_the_loss() -> None:
     assert (later.loss < first.loss).all()
 
 
-def seen(shards: list[Shard], batch_size: int, epoch: int) -> list[list[int]]:
+def seen(shards: list[Shard], batch_size: int, epoch: int, steps: int = 0) -> list[list[int]]:
     """The node counts of the graphs each agent sees in an epoch, in order."""
-    loader = Loader(shards, batch_size, CPU, torch.float64)
+    loader = Loader(shards, batch_size, CPU, torch.float64, steps=steps)
     found: list[list[int]] = [[] for _ in shards]
     for batch, moving in loader.epoch(stream_keys(3, NAMES, CPU), epoch):
         ones = torch.ones(batch.rows * batch.nodes, 1, dtype=torch.float64)
@@ -99,3 +99,10 @@ def test_graphs_are_shuffled_anew_in_each_epoch() -> None:
 
 def test_graphs_that_fit_one_batch_keep_their_order() -> None:
     assert seen(SHARDS, 4, 3)[1] == SHARDS[1].graphs.nodes.tolist()
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 9])
+def test_an_epoch_of_few_steps_is_the_beginning_of_a_whole_one(steps: int) -> None:
+    whole, cut = seen(SHARDS, 2, 1), seen(SHARDS, 2, 1, steps)
+    assert cut == [graphs[: 2 * steps] for graphs in whole]
+    assert [len(graphs) for graphs in cut] == [min(n, 2 * steps) for n in SIZES]

@@ -106,6 +106,7 @@ class Options:
     share: str = "all"
     local_epochs: int = 1
     batch_size: int = 128
+    local_steps: int = 0
     learning_rate: float = 0.001
     weight_decay: float = 0.0005
     dropout: float = 0.5
@@ -362,7 +363,8 @@ class Learner:
     def batches(self, order: Sequence[int]) -> Iterator[tuple[Sequence[int], Batch]]:
         """Cut the order into consecutive mini-batches: (train graph indices, their batch)."""
         natural = list(order) == list(range(len(self.agent.train)))
-        for start in range(0, len(order), self.options.batch_size):
+        starts = range(0, len(order), self.options.batch_size)
+        for start in starts[: self.options.local_steps or None]:
             indices = order[start : start + self.options.batch_size]
             if natural and len(indices) == len(order):
                 yield indices, self.all_train
@@ -906,6 +908,8 @@ def federate(
     sizes = [float(len(agent.train)) for agent in agents]
     believed = [agent.believed for agent in agents] if options.size == "believed" else sizes
     per_epoch = [math.ceil(len(agent.train) / options.batch_size) for agent in agents]
+    if options.local_steps:
+        per_epoch = [min(n, options.local_steps) for n in per_epoch]
     steps = [float(options.local_epochs * n) for n in per_epoch]
     diversity = diversities(agents, options.corroboration)
     worth = list(believed)

@@ -12,9 +12,18 @@ from worlds import CPU, small_config, small_split
 
 from motifair.experiments.plan import split_data
 from motifair.export.pyg import GINModule
+from motifair.federation.loop import run_rounds
 from motifair.federation.members import prepare
+from motifair.federation.simulation import Simulation
 from motifair.graphs.batch import collate
-from motifair.studies.pooled import METHODS, as_data, run, summary, train_pooled
+from motifair.studies.pooled import (
+    METHODS,
+    as_data,
+    run,
+    summary,
+    train_pooled,
+    with_passes,
+)
 from motifair.studies.study import Settings
 
 
@@ -35,19 +44,27 @@ def test_pyg_reads_the_members_graphs_as_the_built_in_network_does() -> None:
     assert batch.y.tolist() == shard.graphs.target.tolist()
 
 
+@pytest.mark.parametrize("local_steps", [0, 1, 2, 100])
 def test_the_pooled_network_takes_as_many_steps_as_a_member(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, local_steps: int
 ) -> None:
     taken = []
     step = torch.optim.Adam.step
     monkeypatch.setattr(torch.optim.Adam, "step", lambda o: (taken.append(1), step(o)))
     plan = Settings(tmp_path, device="cpu", threads=1).plan(
-        "planted", seed=1, splits=1, method="fedavg", agents=5, partition="iid", batch_size=13
-    )
+        "planted", seed=1, splits=1, method="fedavg", agents=5, partition="iid", batch_size=7,
+        local_steps=local_steps,
+    )  # fmt: skip
     members = prepare(plan.config, split_data(plan, 0), seed=1)
     train_pooled(members, plan, epochs=2, stop=lambda: False)
-    member = 2 * -(-len(members.train[0]) // 13)
-    assert abs(len(taken) - member) <= 2  # the last batch of an epoch may be of few graphs
+    plan = with_passes(plan, members, 2)
+    simulation = Simulation(plan.config, members, device=CPU)
+    state = run_rounds(simulation, simulation.start(), simulation.histories())
+    of_members = state.agents.moments.steps
+    a_pass = -(-max(len(shard) for shard in members.train) // 7)
+    assert plan.config.rounds == 2 * a_pass / {1: 1, 2: 2}.get(local_steps, a_pass)
+    # The last batch of an epoch may be of few graphs.
+    assert ((of_members - len(taken)).abs() <= 2).all()
 
 
 def test_errors_are_shown_as_errors_and_differences_as_gains() -> None:
@@ -55,13 +72,14 @@ def test_errors_are_shown_as_errors_and_differences_as_gains() -> None:
         {
             "dataset": ["a", "a", "b", "b"], "measure": ["accuracy"] * 2 + ["rmse"] * 2,
             "network": "GIN", "fedavg": [0.5, 0.7, -2.0, -4.0], "motifair": [0.6, 0.6, -1.0, -1.0],
-            "pooled": [0.6, 0.6, -3.0, -3.0],
+            "pooled": [0.6, 0.6, -3.0, -3.0], "rounds": [10, 12, 5, 5],
         }
     )  # fmt: skip
     found = summary(raw).set_index("dataset")
     assert found.loc["a", ["pooled", "fedavg"]].tolist() == pytest.approx([0.6, 0.6])
     assert found.loc["b", ["pooled", "fedavg", "motifair"]].tolist() == [3, 3, 1]
     assert found.loc["b", "motifair_minus_pooled"] == 2
+    assert found["rounds"].tolist() == [12, 5]
     assert found.loc["a", "fedavg_minus_pooled_low"] == pytest.approx(-0.1)
 
 

@@ -94,6 +94,7 @@ class MemberAgent:
             self.method,
             local_training(terms.config, self.method, data.model, CPU),
             batch_size=terms.config.batch_size,
+            local_steps=terms.config.local_steps,
             stacks=[[0]],
             threads=1,
             federations=1,

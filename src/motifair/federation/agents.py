@@ -75,6 +75,7 @@ class Agents:
         training: LocalTraining,
         *,
         batch_size: int,
+        local_steps: int,
         stacks: Sequence[Sequence[int]],
         threads: int,
         federations: int,
@@ -89,13 +90,14 @@ class Agents:
         self.model = training.model
         self.shared = self.model.layout.shared(method.share)
         device = keys.device
+
+        def loader(shards: list[Shard], layers: int = 0) -> Loader:
+            return Loader(shards, batch_size, device, dtype, layers=layers, steps=local_steps)
+
         # Prototypes are read off the training graphs without dropout, if at all.
         layers = self.model.distinct_layers
         training_layers = layers if method.uses_prototypes else 0
-        self.loaders = [
-            Loader([train[r] for r in rows], batch_size, device, dtype, layers=training_layers)
-            for rows in stacks
-        ]
+        self.loaders = [loader([train[r] for r in rows], training_layers) for rows in stacks]
         self.tests = [
             collate([test[r] for r in rows], device, dtype, layers=layers) for rows in stacks
         ]
@@ -121,7 +123,7 @@ class Agents:
             )
             self.alone = self.training_alone(
                 own_keys,
-                [Loader([rest[r] for r in rows], batch_size, device, dtype) for rows in stacks],
+                [loader([rest[r] for r in rows]) for rows in stacks],
             )
             self.held = [
                 collate([held[r] for r in rows], device, dtype, layers=layers)

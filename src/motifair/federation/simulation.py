@@ -243,6 +243,7 @@ class Simulation:
             self.method,
             local_training(self.config, self.method, self.model, self.device),
             batch_size=self.config.batch_size,
+            local_steps=self.config.local_steps,
             stacks=stacks,
             threads=threads if self.device.type == "cpu" else 1,
             federations=len(self.members),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -20,7 +21,7 @@ class Loader:
 
     If the graphs of every agent fit into one batch, they are collated once. Otherwise agents with
     more graphs are shuffled in every epoch, by their own keys, and agents with fewer batches than
-    others get empty ones at the end.
+    others get empty ones at the end. With `steps` an epoch is the first so many of these batches.
 
     Args:
         shards: The training graphs of each agent.
@@ -28,6 +29,7 @@ class Loader:
         device: Where batches are stored.
         dtype: Type of their floating-point tensors.
         layers: See `collate`.
+        steps: Most batches in an epoch; 0 is as many as there are.
         copies: How many models of each agent are trained on its graphs, all of them in one batch.
     """
 
@@ -39,9 +41,11 @@ class Loader:
         dtype: torch.dtype,
         *,
         layers: int = 0,
+        steps: int = 0,
         copies: int = 1,
     ) -> None:
         self.sizes, self.batch_size = [len(s) for s in shards], batch_size
+        self.steps = steps or None
         self.full = collate(shards, device, dtype, layers=layers)
         if copies > 1:
             assert max(self.sizes) <= batch_size, "copies are trained in one batch"
@@ -61,7 +65,7 @@ class Loader:
             yield self.full, self._all
             return
         keys = fold(keys, _SHUFFLE, epoch)
-        for batch in self._cut(self.stack, keys):
+        for batch in islice(self._cut(self.stack, keys), self.steps):
             yield batch, batch.graph_weight[:, 0] > 0
 
     def _cut(self, stack: Stack | Epochs, keys: Tensor) -> Iterable[Batch]:

@@ -255,7 +255,9 @@ class Method(Component):
 
     def steps(self, graphs: Tensor) -> Tensor:
         """Return how many steps of the optimiser agents with so many graphs take in a round."""
-        return self.config.local_epochs * (graphs / self.config.batch_size).ceil()
+        c = self.config
+        batches = (graphs / c.batch_size).ceil()
+        return c.local_epochs * (batches.clamp(max=c.local_steps) if c.local_steps else batches)
 
     def aggregate(self, updates: Tensor, weights: Tensor) -> Tensor:
         """Return the weighted sum of updates `(A, D)`: `(D,)`, or `(A, D)` for weights `(A, A)`."""
