@@ -95,10 +95,10 @@ def _note(passes: int) -> str:
         f"graphs, the network's on {all_members}, as many as all members' together: both take as "
         f"many steps, {passes} epochs of the network, and see as many graphs. Members' models are "
         f"averaged after every {t['local_steps']} steps, which is a round: the further they go "
-        "apart before, the slower they learn. Both numbers were chosen on splits 245000 and "
-        f"245001, of ESOL, BZR, Lipophilicity and Mutagenicity. Splits from {FIRST}; differences "
-        "are paired, positive where the federation is better, with 95 % bootstrap intervals over "
-        "splits."
+        "apart before, the slower they learn. The batches were chosen on splits 245000 and 245001 "
+        "of ESOL and BZR, how often models are averaged on the same of ESOL, Lipophilicity, "
+        f"Mutagenicity and BBBP. Splits from {FIRST}; differences are paired, positive where the "
+        "federation is better, with 95 % bootstrap intervals over splits."
     )
 
 

@@ -108,7 +108,8 @@ def taken_over(simulation: Simulation, state: FederationState) -> FederationStat
     """Return the state with which the same agents continue on other graphs.
 
     Other graphs have other motifs, so prototypes are aggregated again, as before round 1 but with
-    the current values; and what they are worth is found anew, as if peers judged once more.
+    the current values. Where peers judge, they judge once more, and values begin anew with what
+    that finds, as they do for who joins between machines.
     """
     judged = simulation.judgement() if simulation.method.trial_rounds else None
     blank = simulation.server.start(state.server.weights, judged=judged)
@@ -119,6 +120,8 @@ def taken_over(simulation: Simulation, state: FederationState) -> FederationStat
             local, state.server.value, prototypes, active
         )
     server = replace(state.server, worth=blank.worth, prototypes=prototypes, active=active)
+    if judged is not None:
+        server = replace(server, alignment=blank.alignment)  # nobody has evidence yet
     return replace(state, server=server)
 
 
