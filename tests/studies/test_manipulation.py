@@ -762,7 +762,7 @@ def test_models_for_judgement_are_trained_once_for_all_attacks_on_the_same_graph
 
 
 def test_an_audit_takes_its_expected_fine_from_whoever_invents_graphs() -> None:
-    """Default terms: a quarter is drawn; all invented graphs are found, and cost 5 times the pay."""
+    """Default terms: a quarter is drawn; invented graphs are found, and cost 5 times the pay."""
     attacks = [Attack("lies", invented=1.0), Attack("honestly")]
     zeros = dict.fromkeys(MEASURES, 0.0)
     rows = [

@@ -255,7 +255,7 @@ def test_after_the_turn_agents_go_on_from_where_they_were(tmp_path: Path) -> Non
         state, losses = before.start(), []
         for round in range(1, 5):
             if round == 3:
-                state = taken_over(after, state)
+                state = taken_over(after, state, [bad])
             state, record = (before if round < 3 else after).round(state)
             losses.append(record["loss"].numpy())
         np.testing.assert_allclose(found.columns["loss"], losses, rtol=1e-5)
@@ -268,7 +268,7 @@ def test_prototypes_are_those_of_the_new_graphs_by_the_values_of_today(tmp_path:
     bad = prepare(plan.config, damaged(good.split, 0, seed=3), seed=3)
     before, after = (Simulation(plan.config, m, device=CPU) for m in (bad, good))
     state, _ = before.round(before.start())
-    taken = taken_over(after, state)
+    taken = taken_over(after, state, [bad])
     assert good.index is not None
     assert bad.index is not None
     assert len(good.index.keys) != len(bad.index.keys)
@@ -280,4 +280,6 @@ def test_prototypes_are_those_of_the_new_graphs_by_the_values_of_today(tmp_path:
         np.testing.assert_allclose(taken.server.prototypes[k], expected, rtol=1e-5)
     assert taken.server.active.all()
     assert torch.equal(taken.server.value, state.server.value)
+    known = ~taken.server.alignment.isnan()
+    assert known.tolist() == [False, *[True] * (len(known) - 1)]  # the first begins anew
     assert torch.equal(taken.agents.weights, state.agents.weights)

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from motifair.experiments.packing import memory_needed, pack
 from motifair.experiments.plan import Plan
 from motifair.federation.callbacks import Callback
@@ -19,6 +21,7 @@ from motifair.federation.loop import run_rounds
 from motifair.federation.members import Members
 from motifair.federation.simulation import Simulation
 from motifair.federation.state import FederationState, load_history, save_state
+from motifair.graphs.perturb import Damage
 from motifair.learning.process import training_process
 from motifair.studies.study import Settings
 
@@ -86,6 +89,7 @@ def run_stages(
     with training_process():
         for stage, until in enumerate((*turns, config.rounds)):
             members = [s[stage] for s in stages]
+            before = [s[stage - 1] for s in stages]
             simulation = Simulation(
                 replace(config, rounds=until),
                 members[0] if len(members) == 1 else members,
@@ -95,7 +99,7 @@ def run_stages(
             with closing(simulation):
                 state = run_rounds(
                     simulation,
-                    simulation.start() if state is None else taken_over(simulation, state),
+                    simulation.start() if state is None else taken_over(simulation, state, before),
                     histories,
                     callbacks=callbacks if until == config.rounds else (),
                     stop=stop,
@@ -104,12 +108,14 @@ def run_stages(
     return histories
 
 
-def taken_over(simulation: Simulation, state: FederationState) -> FederationState:
-    """Return the state with which the same agents continue on other graphs.
+def taken_over(
+    simulation: Simulation, state: FederationState, before: Sequence[Members]
+) -> FederationState:
+    """Return the state with which agents continue, some of them on other graphs than `before`.
 
     Other graphs have other motifs, so prototypes are aggregated again, as before round 1 but with
-    the current values. Where peers judge, they judge once more, and values begin anew with what
-    that finds, as they do for who joins between machines.
+    the current values. Where peers judge, they judge once more, and whose graphs are others begins
+    anew with what that finds, as who joins between machines does.
     """
     judged = simulation.judgement() if simulation.method.trial_rounds else None
     blank = simulation.server.start(state.server.weights, judged=judged)
@@ -121,8 +127,16 @@ def taken_over(simulation: Simulation, state: FederationState) -> FederationStat
         )
     server = replace(state.server, worth=blank.worth, prototypes=prototypes, active=active)
     if judged is not None:
-        server = replace(server, alignment=blank.alignment)  # nobody has evidence yet
+        pairs = zip(before, simulation.members, strict=True)
+        changed = [a != b for old, new in pairs for a, b in _damage(old, new)]
+        newcomer = torch.tensor(changed, device=server.value.device).view_as(server.value)
+        server = replace(server, alignment=server.alignment.where(~newcomer, torch.nan))
     return replace(state, server=server)
+
+
+def _damage(old: Members, new: Members) -> Iterator[tuple[Damage, Damage]]:
+    """Yield what was done to the graphs of each agent before, and now."""
+    return zip(old.split.damage, new.split.damage, strict=True)
 
 
 class _Save(Callback):
