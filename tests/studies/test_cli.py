@@ -104,6 +104,11 @@ def test_interrupted_it_says_so_and_goes_on_when_given_again(
             ["ablation", "--device", "gpu"],
             "motifair: device takes auto or cpu or cuda, not 'gpu'.\n",
         ),
+        (
+            ["ablation", "--processes", "2"],
+            "motifair: The study ablation has no pieces for several processes; leave --processes "
+            "out.\n",
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence_and_nothing_is_written(

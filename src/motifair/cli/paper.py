@@ -42,7 +42,7 @@ def paper(
     threads: Threads = None,
     processes: Annotated[
         int,
-        typer.Option(min=1, help="Processes side by side, for values, manipulation, influence."),
+        typer.Option(min=1, help="Processes side by side, for studies that have pieces."),
     ] = 1,
     memory: Annotated[
         float | None, typer.Option(help="GiB of the GPU; default 80 % of what is free.")
@@ -58,6 +58,11 @@ def paper(
     from motifair.studies.study import Settings, no_pieces, no_progress
 
     names = choose_studies(name)
+    studies = [load_study(one) for one in names]
+    if processes > 1 and not any(study.in_pieces for study in studies):
+        raise MotifairError(
+            f"The study {name} has no pieces for several processes; leave --processes out."
+        )
     if out.exists() and not out.is_dir():
         raise MotifairError(f"--out {out} is a file; name a folder.")
     errors = Console(stderr=True)
@@ -79,7 +84,7 @@ def paper(
             stop=stop,
         )
         results = {}
-        for study in map(load_study, names):
+        for study in studies:
             if len(names) > 1 and not quiet:
                 errors.print(f"{study.name}: {study.summary}", highlight=False)
             results[study.name] = _make(study, settings)

@@ -275,4 +275,6 @@ def cost_table(outcomes: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-STUDY = Study("influence", "what attackers cost the others, without and with the bounds", run)
+STUDY = Study(
+    "influence", "what attackers cost the others, without and with the bounds", run, in_pieces=True
+)

@@ -312,4 +312,4 @@ def _file_name(words: str) -> str:
     return plain.replace(" ", "-")
 
 
-STUDY = Study("manipulation", "gain of dishonest agents, for each attack", run)
+STUDY = Study("manipulation", "gain of dishonest agents, for each attack", run, in_pieces=True)

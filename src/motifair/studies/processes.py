@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from multiprocessing import get_context
 from multiprocessing.synchronize import Event
 from typing import TypeVar
 
+from motifair.errors import MotifairError
 from motifair.experiments.plan import choose_device, choose_memory
 from motifair.federation.loop import Stopped
 from motifair.federation.workers import begin_worker
@@ -48,6 +50,11 @@ def ahead(settings: Settings, work: Callable[[Settings, T], object], pieces: Seq
             settings.pieces(len(pieces) - len(left), len(pieces))
             if settings.stop():
                 raise Stopped
+    except BrokenProcessPool as error:
+        raise MotifairError(
+            "A process was ended, perhaps for lack of memory; give the same command again to "
+            "continue, with fewer --processes."
+        ) from error
     finally:
         stop.set()
         pool.shutdown(cancel_futures=True)

@@ -176,11 +176,14 @@ class StudyResult:
 
 @dataclass(frozen=True)
 class Study:
-    """A study: its name, a summary for the command line, and the function that runs it."""
+    """A study: its name, a summary for the command line, the function that runs it, and whether it
+    has pieces for several processes.
+    """
 
     name: str
     summary: str
     run: Callable[[Settings], StudyResult]
+    in_pieces: bool = False
 
 
 def runs_folder(plan: Plan) -> str:

@@ -1,5 +1,7 @@
 """The study of valuations against the truth: its arithmetic, and a small run."""
 
+import os
+import signal
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
@@ -100,6 +102,17 @@ def test_processes_compute_the_same_and_stop(small: Settings, tmp_path: Path) ->
         assert rest["pay of motifair"].sum() == pytest.approx(1)
     with pytest.raises(MotifairError, match="No dataset is called 'nothing'"):
         ahead(two, study.compute, [("nothing", "sizes", 0)])
+
+
+def killed(settings: Settings, piece: int) -> None:
+    """Work of a process that the system ends."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_a_process_that_is_ended_is_one_sentence(small: Settings) -> None:
+    with pytest.raises(MotifairError, match="with fewer --processes"):
+        ahead(replace(small, processes=2), killed, [1])
 
 
 @pytest.mark.slow

@@ -329,4 +329,6 @@ def _hold_back(split: Split, members: Members, seed: int) -> Iterator[tuple[Ints
         yield own[np.isin(number, kept)], distinct[held]
 
 
-STUDY = Study("values", "valuations and payoffs against Shapley values by retraining", run)
+STUDY = Study(
+    "values", "valuations and payoffs against Shapley values by retraining", run, in_pieces=True
+)
