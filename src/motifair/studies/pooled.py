@@ -41,18 +41,16 @@ MOLECULES = {
     "ESOL": ("ESOL_delaney-processed.csv", "measured log solubility in mols per litre"),
     "Lipophilicity": ("Lipophilicity.csv", "exp"),
 }
-SPLITS = {"BBBP": 3, "ESOL": 3, "Lipophilicity": 1, "Mutagenicity": 1, "AIDS": 3, "BZR": 3}
+DATASETS = (*MOLECULES, "Mutagenicity", "AIDS", "BZR")
+SPLITS = 3
 
 
 def run(settings: Settings) -> StudyResult:
     """Train federations and pooled networks on the same splits; finished splits are read."""
-    datasets = settings.datasets or tuple(SPLITS)
-    splits = {d: settings.splits or SPLITS.get(d, 1) for d in datasets}
     rows = [
         _split_row(settings, dataset, FIRST + k)
-        for k in range(max(splits.values()))  # all datasets have a result before any has them all
-        for dataset in datasets
-        if k < splits[dataset]
+        for k in range(settings.splits or SPLITS)  # all datasets have a split before the next one
+        for dataset in settings.datasets or DATASETS
     ]
     raw = pd.DataFrame(rows)
     return StudyResult(
