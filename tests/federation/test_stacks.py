@@ -499,6 +499,7 @@ def test_stacks_of_similar_size_compute_what_single_rows_compute() -> None:
         arranged.method,
         agents.training,
         batch_size=config.batch_size,
+        local_steps=config.local_steps,
         stacks=stacks,
         threads=1,
         federations=len(members),
