@@ -141,10 +141,7 @@ class Config:
     local_epochs: int = option(1, "local epochs a round [E]", least=1)
     batch_size: int = option(128, "graphs in a gradient step", least=1)
     local_steps: int = option(
-        0,
-        "most gradient steps in a local epoch, on graphs drawn anew, so that models are averaged "
-        "before they are far apart; 0 is a pass over all graphs",
-        least=0,
+        0, "most gradient steps in a local epoch; 0 is a pass over all graphs", least=0
     )
     learning_rate: float = option(0.001, "learning rate of Adam", above=0)
     weight_decay: float = option(0.0005, "weight decay of Adam", least=0)
