@@ -348,12 +348,13 @@ def choose_memory(gigabytes: float | None, device: torch.device) -> int:
         if gigabytes is not None:
             raise MotifairError("On a CPU splits run one after another; leave --memory out.")
         return 0
-    free, _ = torch.cuda.mem_get_info(device)
+    free, total = torch.cuda.mem_get_info(device)
     if gigabytes is None:
         return int(0.8 * free)
-    if not 0 < gigabytes * 2**30 <= free:
+    # What is free now says little where processes share the device: each was given its part.
+    if not 0 < gigabytes * 2**30 <= total:
         raise MotifairError(
-            f"--memory takes GiB of the GPU, more than 0 and at most the {free / 2**30:.0f} free."
+            f"--memory takes GiB of the GPU, more than 0 and at most its {total / 2**30:.0f}."
         )
     return int(gigabytes * 2**30)
 

@@ -14,6 +14,8 @@ from multiprocessing import get_context
 from multiprocessing.synchronize import Event
 from typing import TypeVar
 
+import torch
+
 from motifair.errors import MotifairError
 from motifair.experiments.plan import choose_device, choose_memory
 from motifair.federation.loop import Stopped
@@ -50,9 +52,9 @@ def ahead(settings: Settings, work: Callable[[Settings, T], object], pieces: Seq
             settings.pieces(len(pieces) - len(left), len(pieces))
             if settings.stop():
                 raise Stopped
-    except BrokenProcessPool as error:
+    except (BrokenProcessPool, torch.OutOfMemoryError) as error:
         raise MotifairError(
-            "A process was ended, perhaps for lack of memory; give the same command again to "
+            "Memory was exhausted, or a process was ended; give the same command again to "
             "continue, with fewer --processes."
         ) from error
     finally:

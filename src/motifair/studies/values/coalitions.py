@@ -23,7 +23,7 @@ from motifair.mechanism.alignment import coalitions
 from motifair.methods import make_method
 from motifair.models import Model
 
-TEST_ROWS = 2**24  # nodes of the test graphs of all models that are evaluated at a time
+TEST_ROWS = 2**22  # nodes of the test graphs of all models that are evaluated at a time
 
 
 class Coalitions:

@@ -58,7 +58,7 @@ SCENARIOS = (
     "exclusive-structure", "exclusive-class", "free-riders",
 )  # fmt: skip
 MOST_SPLITS = 10
-SPLITS = {"DD": 3}
+SPLITS = {"DD": 2}
 COMPLETE = 3  # splits of a scenario with all valuations and payoffs; others have `ALWAYS`
 TRAINED = {"agents": 6, "learning_rate": 0.002, "batch_size": 100_000}
 ROUNDS = 100
