@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from graphs.graph_samples import renumbered, to_networkx
 from oracles.rings import motif_counts
+from scipy import sparse
 from worlds import CPU, small_config, small_split
 
 from motifair.config import make_config
@@ -27,7 +28,7 @@ from motifair.graphs.graph_set import GraphSet
 from motifair.graphs.perturb import randomise_edges, rewire
 from motifair.graphs.planted import planted
 from motifair.motifs import chance
-from motifair.motifs.chance import above_chance
+from motifair.motifs.chance import RandomCopy, above_chance
 from motifair.motifs.extract import count_motifs
 
 CONFIG = make_config({})
@@ -322,3 +323,17 @@ def test_a_federation_in_which_nothing_is_above_chance_continues_without_diversi
 def test_motifs_of_degrees_are_found_above_chance_too() -> None:
     found = beyond(without_labels(graphs_of(0)), kind="degree")
     assert 0 < len(kept(found)) < 0.5 * len(found)
+
+
+@pytest.mark.parametrize("longest", [2, 3, 4])
+def test_copies_with_too_many_rings_to_count_are_taken_to_have_them(
+    longest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edges = [[0, 1], [1, 2], [2, 0], [3, 4], [4, 5], [5, 6], [6, 3], [6, 7]]
+    graphs = GraphSet.build("rings", [8], edges, [0], node_label=[1] * 7 + [2])
+    nothing = sparse.csr_array((1, 0), dtype=np.int64)
+    copies = [RandomCopy(nothing, {}, np.array([longest]))] * 2
+    monkeypatch.setattr(chance, "_COPIES", GraphCache())
+    monkeypatch.setattr(chance, "random_copies", lambda *_: copies)
+    there = {"bond 1 2": True, "ring 1 1 1": longest >= 3, "ring 1 1 1 1": longest >= 4}
+    assert beyond(graphs) == there

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from oracles.rings import Motif, has_edge_labels, motif_counts
 
 from motifair.graphs.graph_set import GraphSet
+from motifair.motifs import extract
 from motifair.motifs.extract import MotifCounts, extract_motifs
 
 MAX_RING = st.integers(3, 6)
@@ -170,3 +171,48 @@ def test_graphs_without_edges_and_no_graphs_have_no_motif(rings: str) -> None:
         found = extract_motifs(graphs, labels, rings=rings, max_ring=4)
         assert found.keys == ()
         assert found.counts.shape == (len(graphs), 0)
+
+
+def listed_up_to(graph: nx.Graph, max_ring: int, most: int) -> int:
+    """The length before the first of which there are more than `most` rings for each edge."""
+    found = Counter(len(r) for r in nx.chordless_cycles(graph, length_bound=max_ring))
+    crowded = [n for n in range(3, max_ring + 1) if found[n] > most * graph.number_of_edges()]
+    return min(crowded, default=max_ring + 1) - 1
+
+
+@pytest.mark.parametrize("most", [0, 1])
+@given(graphs=graph_sets(max_graphs=3, max_nodes=9), max_ring=MAX_RING)
+def test_where_rings_are_too_many_shorter_ones_alone_are_counted(
+    most: int, graphs: GraphSet, max_ring: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(extract, "MOST_RINGS", most)
+        found = chordless(graphs, own_labels(graphs), max_ring)
+    every = to_networkx(graphs)
+    longest = [listed_up_to(g, max_ring, most) for g in every]
+    assert found.longest.tolist() == longest
+    assert counted(found) == [expected(g, n) for g, n in zip(every, longest, strict=True)]
+
+
+@given(graph_sets(), MAX_RING, st.integers(1, 30))
+def test_graphs_in_parts_have_the_motifs_of_the_whole(
+    graphs: GraphSet, max_ring: int, at_once: int
+) -> None:
+    whole = chordless(graphs, own_labels(graphs), max_ring)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(extract, "EDGES_AT_ONCE", at_once)
+        parts = chordless(graphs, own_labels(graphs), max_ring)
+    assert parts.keys == whole.keys
+    assert parts.counts.shape == whole.counts.shape
+    assert (parts.counts != whole.counts).nnz == 0
+
+
+@pytest.mark.parametrize("nodes", [49, 52, 400])
+def test_a_large_clique_has_bonds_alone(nodes: int) -> None:
+    """Each edge of a clique is on n − 2 triangles of three edges: more than 16 from 51 nodes on."""
+    pairs = np.argwhere(np.triu(np.ones((nodes, nodes)), k=1))
+    clique = GraphSet.build("clique", [nodes], pairs, [0])
+    found = chordless(clique, np.zeros(nodes, dtype=np.int64), 4)
+    triangles = nodes * (nodes - 1) * (nodes - 2) // 6
+    wanted = {"ring 0 0 0": triangles} if nodes < 51 else {"bond 0 0": len(pairs)}
+    assert counted(found) == [wanted]

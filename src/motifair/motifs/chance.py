@@ -30,10 +30,13 @@ SEED = 20_240_220
 
 @dataclass(frozen=True)
 class RandomCopy:
-    """Motif counts of graphs with random edges, `(graphs, motifs)`, and the column of each key."""
+    """Motif counts of graphs with random edges, `(graphs, motifs)`, the column of each key, and the
+    length up to which rings were counted, `(graphs,)`.
+    """
 
     counts: sparse.csr_array
     column: Mapping[str, int]
+    longest: Ints
 
 
 _COPIES: GraphCache[list[RandomCopy]] = GraphCache()
@@ -65,9 +68,12 @@ def above_chance(
     share = _share(counted.counts, some)
     likely = np.flatnonzero(share > MARGIN)  # others cannot exceed chance by the margin
     by_chance = np.zeros(len(likely))
+    size = np.array([_ring_size(counted.keys[k]) for k in likely], dtype=np.int64)
     for copy in copies:
         column = [copy.column.get(counted.keys[k], -1) for k in likely]
-        by_chance += np.append(_share(copy.counts, rows), 0.0)[column] / COPIES
+        # Copies with too many rings of a length to count them are taken to contain this one.
+        crowded = np.searchsorted(np.sort(copy.longest[rows]), size) / len(rows)
+        by_chance += (np.append(_share(copy.counts, rows), 0.0)[column] + crowded) / COPIES
     above = np.zeros(len(share), dtype=bool)
     above[likely] = share[likely] - by_chance > MARGIN
     return above
@@ -88,7 +94,14 @@ def random_copies(config: Config, graphs: GraphSet, kind: str) -> list[RandomCop
     labels = motif_labels(graphs, kind)
     settings = (config.rings, config.max_ring, kind, SEED)
     counts = [cached(partial(count, n), graphs, labels, *settings, n) for n in range(COPIES)]
-    return [RandomCopy(c.counts, {key: k for k, key in enumerate(c.keys)}) for c in counts]
+    return [
+        RandomCopy(c.counts, {key: k for k, key in enumerate(c.keys)}, c.longest) for c in counts
+    ]
+
+
+def _ring_size(key: str) -> int:
+    """Return the number of nodes of a ring, 0 for a bond."""
+    return key.count(" ") if key.startswith("ring ") else 0
 
 
 def _share(counts: sparse.csr_array, rows: Ints) -> np.ndarray:

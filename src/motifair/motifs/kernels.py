@@ -14,68 +14,95 @@ import numpy as np
 
 @numba.njit(cache=True)
 def chordless_rings(
-    node_start: Any, edge_start: Any, neighbour: Any, max_ring: int
-) -> tuple[Any, Any]:
+    node_start: Any, edge_start: Any, neighbour: Any, max_ring: int, most: int
+) -> tuple[Any, Any, Any]:
     """List every triangle and chordless cycle of at most `max_ring` nodes, each once.
 
-    Returns `(rings, length)`; ring k is `rings[k, :length[k]]`. Depth-first search: a ring starts
-    at its smallest node, in the direction of the smaller of that node's two ring neighbours. A path
-    is extended only by nodes that are adjacent to no node of the path but its last one.
+    A graph with more than `most` rings of one length for each of its edges has none of that length
+    or longer in the list. Returns `(rings, length, longest)`; ring k is `rings[k, :length[k]]`, and
+    `longest` is the greatest length that was listed in each graph.
+
+    Depth-first search: a ring starts at its smallest node, in the direction of the smaller of that
+    node's two ring neighbours. A path is extended only by nodes that are adjacent to no node of the
+    path but its last one.
     """
     capacity = 1024
     rings = np.empty((capacity, max_ring), np.int32)
     length = np.empty(capacity, np.int32)
     count = 0
-    nodes = node_start[-1]
-    touching = np.zeros(nodes, np.int32)  # number of path nodes adjacent to each node
+    touching = np.zeros(node_start[-1], np.int32)  # number of path nodes adjacent to each node
     path = np.empty(max_ring, np.int64)
     place = np.empty(max_ring, np.int64)  # next entry in the neighbour list of each path node
-    for root in range(nodes):
-        for e in range(edge_start[root], edge_start[root + 1]):
-            touching[neighbour[e]] += 1
-        path[0] = root
-        place[0] = edge_start[root]
-        depth = 0
-        while depth >= 0:
-            v = path[depth]
-            if place[depth] == edge_start[v + 1]:
-                for e in range(edge_start[v], edge_start[v + 1]):
-                    touching[neighbour[e]] -= 1
-                depth -= 1
-                continue
-            w = neighbour[place[depth]]
-            place[depth] += 1
-            if w <= root:
-                continue
-            on_path = False
-            for k in range(1, depth + 1):
-                on_path = on_path or path[k] == w
-            if on_path:
-                continue
-            closes = depth > 0 and _joined(edge_start, neighbour, root, w)
-            # w may be adjacent to its predecessor on the path, and to the root if it closes a ring.
-            if touching[w] != 1 + int(closes):
-                continue
-            if closes:
-                if path[1] < w:
-                    if count == capacity:
-                        capacity *= 2
-                        rings = _grown(rings, capacity)
-                        longer = np.empty(capacity, np.int32)
-                        longer[:count] = length
-                        length = longer
-                    for k in range(depth + 1):
-                        rings[count, k] = path[k]
-                    rings[count, depth + 1] = w
-                    length[count] = depth + 2
-                    count += 1
-            elif depth + 2 < max_ring:
-                depth += 1
-                path[depth] = w
-                place[depth] = edge_start[w]
-                for e in range(edge_start[w], edge_start[w + 1]):
-                    touching[neighbour[e]] += 1
-    return rings[:count], length[:count]
+    found = np.zeros(max_ring + 1, np.int64)  # rings of each length in a graph
+    longest = np.full(len(node_start) - 1, max_ring, np.int64)
+    for graph in range(len(longest)):
+        first, found[:] = count, 0
+        begin, end = node_start[graph], node_start[graph + 1]
+        limit = most * (edge_start[end] - edge_start[begin]) // 2
+        for root in range(begin, end):
+            for e in range(edge_start[root], edge_start[root + 1]):
+                touching[neighbour[e]] += 1
+            path[0] = root
+            place[0] = edge_start[root]
+            depth = 0
+            while depth >= 0:
+                v = path[depth]
+                if place[depth] == edge_start[v + 1]:
+                    for e in range(edge_start[v], edge_start[v + 1]):
+                        touching[neighbour[e]] -= 1
+                    depth -= 1
+                    continue
+                w = neighbour[place[depth]]
+                place[depth] += 1
+                # w may be adjacent to its predecessor on the path, and to the root if it closes.
+                if w <= root or touching[w] > 2 or depth + 2 > longest[graph]:
+                    continue
+                on_path = False
+                for k in range(1, depth + 1):
+                    on_path = on_path or path[k] == w
+                if on_path:
+                    continue
+                closes = touching[w] == 2
+                if closes and (depth == 0 or not _adjacent(edge_start, neighbour, root, w)):
+                    continue
+                if closes:
+                    if path[1] < w:
+                        found[depth + 2] += 1
+                        if found[depth + 2] > limit:
+                            longest[graph] = depth + 1
+                            continue
+                        if count == capacity:
+                            capacity *= 2
+                            rings = _grown(rings, capacity)
+                            longer = np.empty(capacity, np.int32)
+                            longer[:count] = length
+                            length = longer
+                        for k in range(depth + 1):
+                            rings[count, k] = path[k]
+                        rings[count, depth + 1] = w
+                        length[count] = depth + 2
+                        count += 1
+                elif depth + 2 < longest[graph]:
+                    depth += 1
+                    path[depth] = w
+                    place[depth] = edge_start[w]
+                    for e in range(edge_start[w], edge_start[w + 1]):
+                        touching[neighbour[e]] += 1
+        if longest[graph] < max_ring:
+            count = _without_longer(rings, length, first, count, longest[graph])
+    return rings[:count], length[:count], longest
+
+
+@numba.njit(cache=True)
+def _without_longer(rings: Any, length: Any, first: int, count: int, longest: int) -> int:
+    """Remove the rings from `first` on that are longer; return the number that is left."""
+    kept = first
+    for k in range(first, count):
+        if length[k] <= longest:
+            rings[kept] = rings[k]
+            length[kept] = length[k]
+            kept += 1
+    return kept
 
 
 @numba.njit(cache=True)
@@ -154,7 +181,7 @@ def _with_room(values: Any, filled: int) -> Any:
 
 
 @numba.njit(cache=True)
-def _joined(edge_start: Any, neighbour: Any, u: int, v: int) -> bool:
+def _adjacent(edge_start: Any, neighbour: Any, u: int, v: int) -> bool:
     """Whether u and v are adjacent."""
     return edge_position(edge_start, neighbour, u, v) >= 0
 
