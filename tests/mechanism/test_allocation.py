@@ -201,3 +201,21 @@ def test_a_mask_by_length_is_the_shortest_that_is_long_enough(
             whole = float(update[f].norm())
             assert float(reward[f, a].norm()) >= q * whole * (1 - 1e-9)
             assert float(ordered[: count - 1].norm()) <= q * whole * (1 + 1e-9) or q == 1
+
+
+@pytest.mark.parametrize("magnitudes", [1, 7, 4_000])
+def test_ranks_of_many_components_are_those_of_a_stable_sort(magnitudes: int) -> None:
+    draw = torch.Generator().manual_seed(magnitudes)
+    update = torch.randint(-magnitudes, magnitudes + 1, (3, 5_000), generator=draw).double()
+    order = torch.sort(-update.abs(), dim=-1, stable=True).indices
+    assert torch.equal(ranks(update).gather(-1, order), torch.arange(5_000).expand(3, -1))
+
+
+@pytest.mark.parametrize("by_length", [False, True])
+def test_where_all_receive_all_of_it_nothing_is_lost(by_length: bool) -> None:
+    update = torch.tensor([[1.0, -0.0, 3.0], [0.5, 2.0, -2.0]])
+    reward, kept = sparsify(update, torch.ones(2, 4).double(), [1, 2], by_length=by_length)
+    assert torch.equal(reward, update[:, None].expand(2, 4, 3))
+    assert kept.tolist() == [[3] * 4] * 2
+    reward += 1  # each agent has a reward of its own
+    assert update[0, 0] == 1

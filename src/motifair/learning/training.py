@@ -67,9 +67,8 @@ class LocalTraining:
         """
         received, weights, moments = weights, weights.clone(), moments.clone()
         taken = torch.zeros(len(weights), dtype=torch.int64, device=weights.device)
-        loss_sum: Tensor | int = 0
-        gradient_sum: Tensor | int = 0
-        last = weights  # overwritten in the first step, in which every row has a batch
+        loss_sum = gradient_sum = last = weights  # set in the first step
+        steps = 0
         for epoch in range(self.epochs):
             for batch, moving in loader.epoch(keys, epoch):
                 leaf = weights.detach().requires_grad_()
@@ -79,13 +78,18 @@ class LocalTraining:
                 loss = self._objective(forward)
                 (gradient,) = torch.autograd.grad(loss.sum(), leaf)
                 adam_step_(weights, gradient, moments, moving, self.adam)
-                here = moving[:, None]
-                loss_sum = loss_sum + loss.detach() * moving
-                gradient_sum = gradient_sum + gradient * here
-                last = torch.where(here, gradient, last)
+                if steps == 0:  # in which every row has a batch
+                    loss_sum, gradient_sum, last = loss.detach(), gradient, gradient
+                else:
+                    here = moving[:, None]
+                    loss_sum = loss_sum + loss.detach() * moving
+                    gradient_sum = gradient_sum + gradient * here
+                    last = torch.where(here, gradient, last)
+                steps += 1
                 taken = taken + moving  # each agent counts its own steps: they key its dropout
-        mean = gradient_sum / taken[:, None]
-        return Trained(weights, moments, loss_sum / taken, mean, last)
+        if steps > 1:
+            loss_sum, gradient_sum = loss_sum / taken, gradient_sum / taken[:, None]
+        return Trained(weights, moments, loss_sum, gradient_sum, last)
 
     def _forward(
         self,
