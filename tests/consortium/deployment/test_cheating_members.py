@@ -154,8 +154,9 @@ def test_a_second_name_counts_the_same_graphs_once_and_claims_are_capped(world: 
 def test_lies_about_their_models_do_not_harm_honest_members(
     honest: Mapping[str, int], cheating: Mapping[str, int]
 ) -> None:
-    total = sum(honest.values())
-    assert all(cheating[name] > 0.6 * total / 6 for name in HONEST)
+    # Kits have random seeds, and after six rounds a member's model may be worth half another's: so
+    # each is compared with itself. There are six names instead of five, and a second set of graphs.
+    assert all(cheating[name] > 0.5 * honest[name] for name in HONEST), (honest, cheating)
 
 
 def test_no_cheat_leaves_its_owner_with_more_than_honesty(

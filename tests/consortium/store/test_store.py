@@ -373,6 +373,23 @@ def test_a_file_that_is_no_ledger_is_left_alone(tmp_path: Path) -> None:
     assert place.read_text() == "not a database, " * 200
 
 
+def test_a_run_without_a_name_is_damage(tmp_path: Path) -> None:
+    """A file's bytes may say what its own tables forbid."""
+    place = tmp_path / "ledger.sqlite"
+    write(str(place), make_run(2))
+    with sqlite3.connect(place) as raw:
+        for (name,) in raw.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'"):
+            raw.execute(f"DROP TRIGGER {name}")
+        raw.execute("PRAGMA writable_schema = ON")
+        for word in ("NOT NULL", "STRICT"):
+            raw.execute("UPDATE sqlite_master SET sql = replace(sql, ?, '')", (word,))
+    with sqlite3.connect(place) as raw:
+        raw.execute("UPDATE entries SET run = NULL WHERE number = 1")
+    damaged = pytest.raises(MotifairError, match=r"damaged \(a run without a name\); restore a")
+    with open_ledger(place, write=False) as ledger, damaged:
+        ledger.runs()
+
+
 def test_an_empty_database_is_no_ledger_yet(postgres: Postgres, tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     for place in (postgres.create(), str(tmp_path / "empty")):

@@ -132,8 +132,13 @@ class Ledger:
     def runs(self) -> list[str]:
         """Return the names of all runs with an entry or a line."""
         with self._reading() as connection:
-            names = [connection.scalars(sa.select(t.c.run).distinct()) for t in (ENTRIES, LINES)]
-            return sorted({run for runs in names for run in runs})
+            named = [connection.scalars(sa.select(t.c.run).distinct()) for t in (ENTRIES, LINES)]
+            names = {run for runs in named for run in runs}
+        if not all(isinstance(run, str) for run in names):  # a file may hold anything
+            raise MotifairError(
+                f"The ledger {self.name} is damaged (a run without a name); restore a backup."
+            )
+        return sorted(names)
 
     def heads(self) -> dict[str, tuple[int, str]]:
         """Return number and hash of the last entry of each run, without reading all entries."""
