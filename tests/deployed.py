@@ -29,7 +29,6 @@ from motifair.consortium.wire import JUDGE, Download, Upload, digest, seal, unse
 from motifair.errors import MotifairError
 from motifair.federation.agents import own_seed
 from motifair.federation.simulation import Simulation
-from motifair.federation.trial import trial_seed
 from motifair.graphs.graph_set import GraphSet
 from motifair.graphs.planted import planted
 from motifair.graphs.schema import Schema
@@ -115,7 +114,7 @@ class Secretive(Simulation):
 
     def _keys(self, seeds: Sequence[int]) -> Tensor:
         common = self.members[0].seed
-        derived = (int, own_seed, trial_seed)
+        derived = (int, own_seed)
         (derive,) = (d for d in derived if [d(common)] == list(seeds))
         return torch.cat([stream_keys(derive(SEEDS[n]), [n], self.device) for n in NAMES])
 

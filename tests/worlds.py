@@ -20,7 +20,6 @@ from motifair.federation.loop import run_rounds
 from motifair.federation.members import prepare
 from motifair.federation.simulation import Simulation
 from motifair.federation.state import FederationState
-from motifair.federation.trial import trial_seed
 from motifair.graphs.dataset import Dataset
 from motifair.graphs.graph_set import GraphSet
 from motifair.graphs.perturb import randomise_edges
@@ -205,12 +204,6 @@ def oracle_run(simulation: Simulation, kind: str, dtype: torch.dtype) -> list[na
         "motifair": partial(
             naive.federate,
             own=oracle_own(simulation, own_seed(seed), dtype),
-            trial=oracle_start(
-                simulation,
-                simulation.model.layout.initial(trial_seed(seed), dtype),
-                trial_seed(seed),
-                dtype,
-            ),
         ),
         "fedavg": naive.fedavg,
         "self-train": naive.self_train,

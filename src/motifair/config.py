@@ -207,9 +207,9 @@ class Config:
     )
     trial_rounds: int = option(
         0,
-        "rounds, at most as many as follow, that agents train alone before the first, for a model "
-        "that their peers judge: what an agent's graphs are worth in coverage depends on it; 0 is "
-        "none",
+        "rounds, at most as many as follow, that agents train their own models before the first, "
+        "and not with it: their peers judge these models, and what an agent's graphs are worth in "
+        "coverage depends on it; 0 is none",
         least=0,
     )
     value_update: str = option(

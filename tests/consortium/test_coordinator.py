@@ -195,7 +195,7 @@ def test_who_stays_keeps_its_running_alignment_and_a_newcomer_begins_with_its_ow
 def test_terms_may_be_changed_to_another_share_of_own_models(
     first: float, then: float, tmp_path: Path
 ) -> None:
-    """An agent without an own model starts one; one that is no longer needed is dropped."""
+    """An agent without an own model starts one, a round ahead; one not needed is dropped."""
     World(tmp_path / "world", terms_of(own_weight=first)).drive(rounds=2)
     world = World(tmp_path / "world", terms_of(own_weight=then))
     assert world.drive()
@@ -204,7 +204,7 @@ def test_terms_may_be_changed_to_another_share_of_own_models(
         _, state = world.site(name).state(world.run)
         assert (state.own is not None) == (then > 0)
         if state.own is not None:
-            assert state.own.moments.steps.item() == (4 if first > 0 else 2)
+            assert state.own.moments.steps.item() == (4 if first > 0 else 3)
 
 
 def test_a_newcomer_that_does_not_come_at_once_stays_a_member(tmp_path: Path) -> None:

@@ -167,7 +167,10 @@ def test_members_train_and_judge_the_models_that_a_simulation_does(name: str) ->
         assert all(world.upload(agent, 0).trial is None for agent in NAMES)
         return
     assert simulation.method.trial_rounds == min(ROUNDS, simulation.config.trial_rounds)
-    models, said = simulation.trial_models(), simulation.judgement()
+    own = simulation.own_models()
+    assert own is not None
+    models, said = own.weights, simulation.judgement(own)
+    assert said is not None
     for j, (agent, peers) in enumerate(
         zip(NAMES, judged_agents(len(NAMES), world.terms.config.seed), strict=True)
     ):

@@ -33,13 +33,15 @@ from motifair.statements.verification import verify
 
 FOUNDERS, NEW = NAMES[:3], "bank-d"
 HELD_BY = dict(zip(NAMES, (0, 1, 5, 6), strict=True))  # agents of `planted` without damage
-EACH = 80  # graphs; with fewer a model that is trained alone tells nothing
+EACH = 100  # graphs; with fewer a model that is trained alone tells nothing
 HARMFUL = {NEW: "inverted"}
 
 
 def quick(members: tuple[str, ...] = NAMES, **options: Any) -> FederationTerms:
     """Terms under which models trained alone have learnt something in a second."""
-    training = {"rounds": 40, "trial_rounds": 40, "learning_rate": 0.01, "local_epochs": 3}
+    training = {
+        "rounds": 40, "trial_rounds": 40, "learning_rate": 0.005, "local_epochs": 3, "hidden": 32,
+    }  # fmt: skip
     return terms_of(members=members, **training | options)
 
 

@@ -148,9 +148,9 @@ def test_an_agent_of_no_value_is_left_out_of_the_sum_as_in_a_naive_federation() 
 
 def test_wrong_classes_are_worth_nothing_as_in_a_naive_federation() -> None:
     """The models of the others tell classes well, that of one agent swaps them."""
-    options = {"rounds": 25, "trial_rounds": 25, "dropout": 0.0, "learning_rate": 0.01}
+    options = {"rounds": 40, "trial_rounds": 40, "dropout": 0.0, "learning_rate": 0.01}
     options |= {"partition": "iid"}
-    split = wrong_classes(small_split(small_config(**options), small_graphs(160)), 1)
+    split = wrong_classes(small_split(small_config(**options), small_graphs(240)), 1)
     history, _ = compare(options, "motifair", torch.float64, 1e-6, split)
     alignment = history.columns["alignment"]
     assert (alignment[:, 1] == 0).all(), "the test shows nothing"

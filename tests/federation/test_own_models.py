@@ -36,6 +36,8 @@ CASES: dict[str, dict[str, Any]] = {
     "conv only": {"share": "conv", "own_weight": 0.9},
     "no dropout": {"dropout": 0.0, "hidden": 32},
     "averaging": {"method": "fedavg-own", "batch_size": 5},
+    "judged after three rounds": {"trial_rounds": 3},
+    "judged at the end": {"trial_rounds": 100},
 }
 
 
@@ -59,12 +61,14 @@ def assert_same(ours: AgentsState, theirs: AgentsState) -> None:
 def test_own_models_are_those_of_agents_that_train_alone(case: str) -> None:
     config = small_config(rounds=4, own_prior=math.inf, **CASES[case])
     split = small_split(config)
-    _, ours, _ = simulate(config, split, dtype=torch.float32)
-    training = {k: v for k, v in CASES[case].items() if k not in ("method", "share", "own_weight")}
+    simulation, ours, _ = simulate(config, split, dtype=torch.float32)
+    ahead = simulation.method.trial_rounds  # rounds that are trained before the first
+    elsewhere = ("method", "share", "own_weight", "trial_rounds")
+    training = {k: v for k, v in CASES[case].items() if k not in elsewhere}
     alone = small_config(rounds=4, method="self-train", **training)
     _, theirs, _ = simulate(alone, split, dtype=torch.float32, seed=own_seed(5))
-    for a, b in zip(ours, theirs, strict=True):
-        assert_same(own_of(a), b.agents)
+    for t, state in enumerate(ours):
+        assert_same(own_of(state), theirs[max(t, ahead)].agents)
     assert not torch.equal(ours[-1].agents.weights, own_of(ours[-1]).weights)
 
 
@@ -87,6 +91,28 @@ def test_own_models_do_not_see_the_graphs_that_their_weight_is_chosen_on() -> No
     for _ in range(3):
         state, _ = theirs.round(state)
     assert_same(own_of(ours[-1]), state.agents)
+
+
+def test_rounds_to_be_recorded_train_own_models_when_rounds_do() -> None:
+    """On a GPU a round is another program once own models are trained in it."""
+    config = small_config(rounds=5, trial_rounds=2)
+    simulation, expected, _ = simulate(config, small_split(config))
+    take, state = cuda_graph.Rounds(simulation), expected[0]
+    for wanted in expected[1:]:
+        state, _ = take(state)
+        assert_same(state.agents, wanted.agents)
+
+
+def test_peers_judge_own_models() -> None:
+    config = small_config(rounds=2)
+    simulation, states, _ = simulate(config, small_split(config))
+    own = own_of(states[0])
+    said = simulation.judgement(own)
+    assert said is not None
+    assert torch.equal(simulation.server.worth(said), states[0].server.worth)
+    other = simulation.judgement(replace(own, weights=own.weights.flip(0)))
+    assert other is not None
+    assert not torch.equal(simulation.server.worth(other), states[0].server.worth)
 
 
 @pytest.mark.parametrize("prior", [2.0, 1e9])
@@ -124,10 +150,11 @@ def test_workers_train_own_models_to_the_same_bits() -> None:
     assert simulation.agents.alone.parallel.workers is None
 
 
-def test_without_a_share_nobody_trains_a_model_of_its_own() -> None:
-    config = small_config(rounds=2, own_weight=0.0)
+@pytest.mark.parametrize("judged", [0, 1])
+def test_without_a_share_nobody_keeps_a_model_of_its_own(judged: int) -> None:
+    config = small_config(rounds=2, own_weight=0.0, trial_rounds=judged)
     simulation, states, _ = simulate(config, small_split(config))
-    assert simulation.agents.alone is None
+    assert (simulation.agents.alone is None) == (judged == 0)
     assert all(state.agents.own is None for state in states)
 
 

@@ -63,7 +63,8 @@ def test_with_any_part_in_it_the_mechanism_is_something_else(part: dict[str, obj
 
 
 def test_the_mechanism_with_nothing_but_own_models_is_averaging_with_own_models() -> None:
-    config = small_config(rounds=6, **VANILLA | {"own_weight": 0.6})
+    own = {"own_weight": 0.6, "trial_rounds": 0}  # not trained ahead, for peers to judge
+    config = small_config(rounds=6, **VANILLA | own)
     split = small_split(config)
     _, ours, history = simulate(config, split)
     _, theirs, other = simulate(small_config(rounds=6, method="fedavg-own", own_weight=0.6), split)
@@ -100,7 +101,7 @@ def test_adoption_mixes_own_step_and_reward_and_leaves_the_unrewarded_alone() ->
     )
     agents, shared = simulation.agents, simulation.agents.shared
     rows = simulation.initial.expand(len(simulation.members[0].train), -1)
-    before = agents.start(rows, rows)
+    before = agents.start(rows, None)
     trained, uploads = agents.train(
         before, 1, *simulation.server.for_agents(simulation.start().server)
     )

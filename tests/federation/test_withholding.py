@@ -18,7 +18,7 @@ from motifair.federation.history import History
 from motifair.federation.loop import run_rounds
 from motifair.federation.members import Members, prepare
 from motifair.federation.offer import Offer, draw_member, offered
-from motifair.federation.round import Round, run_round
+from motifair.federation.round import Round
 from motifair.federation.simulation import Simulation
 from motifair.federation.state import FederationState, load_state, save_state
 from motifair.federation.withholding import Withholding
@@ -41,9 +41,9 @@ def withheld(config: Config, split: Split, share: float) -> tuple[FederationStat
 class Silent(Simulation):
     """One agent sends zeros in every round."""
 
-    def play(self, state: FederationState) -> Round:
-        own = torch.tensor([AGENT])
-        return run_round(self.agents, self.server, state, lambda sent: (sent.silent(own), None))
+    def play(self, state: FederationState, *, own: bool | None = None) -> Round:
+        silent = torch.tensor([AGENT])
+        return self.run_round(state, lambda sent: (sent.silent(silent), None), own)
 
 
 def plain(config: Config, split: Split) -> tuple[FederationState, History]:

@@ -647,32 +647,24 @@ def qualities(
     ]
 
 
-def judged_qualities(
-    agents: Sequence[Agent],
-    options: Options,
-    rounds: int,
-    dtype: torch.dtype,
-    trial: Start,
-) -> list[float]:
-    """Every agent trains alone, and the others say how its model does on their training graphs."""
-    learners = [Learner(agent, trial.initial, options, dtype) for agent in agents]
-    for t in range(1, rounds + 1):
-        for learner in learners:
-            learner.train(t, {}, 0.0, trial.mask_fn, trial.order_fn)
+def judged_qualities(learners: Sequence[Learner], alone: Sequence[Learner]) -> list[float]:
+    """What the others say, on their training graphs, of the models that agents trained alone."""
+    agents = [learner.agent for learner in learners]
 
-    def judged_by(judge: Learner) -> list[tuple[float | None, float | None]]:
-        labels = judge.all_train.y.view(-1).tolist()
-        peers = [model for model in learners if model is not judge]
+    def judged_by(k: int) -> list[tuple[float | None, float | None]]:
+        graphs = learners[k].all_train
+        labels = graphs.y.view(-1).tolist()
+        peers = [model for i, model in enumerate(alone) if i != k]
         with torch.no_grad():
-            scores = [model.model.eval()(judge.all_train)[0].tolist() for model in peers]
+            scores = [model.model.eval()(graphs)[0].tolist() for model in peers]
         told: dict[int, tuple[float, float | None]] = {}
         for model, rows in zip(peers, equally_sure(scores), strict=True):
             loss = -sum(row[y] for row, y in zip(rows, labels, strict=True)) / len(rows)
             chances = [[math.exp(x) for x in row] for row in rows]
             told[id(model)] = loss, discrimination(chances, labels)
-        return [told.get(id(model), (None, None)) for model in learners]
+        return [told.get(id(model), (None, None)) for model in alone]
 
-    said = list(zip(*(judged_by(judge) for judge in learners), strict=True))
+    said = list(zip(*map(judged_by, range(len(agents))), strict=True))
     losses, told = ([[x[k] for x in row] for row in said] for k in (0, 1))
     shares = [agent.judging or [1.0] * len(agents) for agent in agents]
     return qualities(losses, told, [float(len(agent.train)) for agent in agents], shares)
@@ -886,7 +878,6 @@ def federate(
     mask_fn: MaskFn | None = None,
     order_fn: OrderFn | None = None,
     own: Start,
-    trial: Start,
 ) -> list[RoundRecord]:
     """The fair federation: train, aggregate, value, reward, pay, adopt; one record per round.
 
@@ -895,16 +886,21 @@ def federate(
     agent trains another model alone, on the supervised loss, from another start, and predicts with
     (1 - own_weight) p + own_weight p_own; with a finite own_prior it trains it without the graphs
     that it holds back, and chooses the weight on these. With coverage, and all parameters shared, a
-    graph is worth what the others say of a model that its agent trains alone before, from a third
-    start.
+    graph is worth what the others say of its agent's own model, whose first rounds are therefore
+    trained before the federation's, and not with them.
     """
     learners = [Learner(agent, initial, options, dtype) for agent in agents]
     held = [[agent.train[k] for k in own.held.get(agent.name, ())] for agent in agents]
+    judged = options.alignment_against == "coverage" and options.share == "all"
+    ahead = min(options.trial_rounds, rounds) if judged else 0
     alone = [
         Learner(without(agent, own.held.get(agent.name, ())), own.initial, options, dtype)
         for agent in agents
-        if options.own_weight > 0
+        if options.own_weight > 0 or ahead
     ]
+    for t in range(1, ahead + 1):
+        for learner in alone:
+            learner.train(t, {}, 0.0, own.mask_fn, own.order_fn)
     sizes = [float(len(agent.train)) for agent in agents]
     believed = [agent.believed for agent in agents] if options.size == "believed" else sizes
     per_epoch = [math.ceil(len(agent.train) / options.batch_size) for agent in agents]
@@ -913,11 +909,10 @@ def federate(
     steps = [float(options.local_epochs * n) for n in per_epoch]
     diversity = diversities(agents, options.corroboration)
     worth = list(believed)
-    judged = options.alignment_against == "coverage" and options.share == "all"
-    if judged and options.trial_rounds:
-        length = min(options.trial_rounds, rounds)
-        quality = judged_qualities(agents, options, length, dtype, trial)
-        worth = [b * q for b, q in zip(believed, quality, strict=True)]
+    if ahead:
+        worth = [b * q for b, q in zip(believed, judged_qualities(learners, alone), strict=True)]
+    if options.own_weight == 0:
+        alone = []
     running: list[float | None] = [None] * len(agents)
     values = [1 / len(agents)] * len(agents)
     history: list[list[float]] = []
@@ -944,7 +939,7 @@ def federate(
             updates.append(flatten(learner.shared()) - before[-1])
             local.append(learner.prototypes() if uses_prototypes else {})
 
-        for learner in alone:
+        for learner in alone if t > ahead else []:
             learner.train(t, {}, 0.0, own.mask_fn, own.order_fn)
 
         short = usual_over_length(updates, steps)

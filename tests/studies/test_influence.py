@@ -53,7 +53,7 @@ def test_claims_are_capped_and_long_updates_rejected_only_with_the_bounds(
     members = prepare(plan.config, split_data(plan, 0), seed=3)
     (claim,) = [h for h in HARMS if h.attack.name == "claim of 10⁹ graphs, update 0"]
     for limits in (False, True):
-        made = Influenced(plan, members, claim, Cast((0,), 1), limits=limits, models=None)
+        made = Influenced(plan, members, claim, Cast((0,), 1), limits=limits, own=None)
         graphs = made.server.graphs
         assert int(graphs[0]) == (2 * int(graphs[1:].sort().values[1]) if limits else CLAIM)
         state = made.play(made.start()).state

@@ -15,7 +15,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from worlds import CPU, simulate, small_config, small_split
+from worlds import CPU, simulate, small_config, small_graphs, small_split
 
 from motifair.config import SCENARIOS, Config
 from motifair.errors import MotifairError
@@ -506,7 +506,9 @@ def test_attackers_lie_in_a_simulation_as_the_attack_says() -> None:
     assert config.trial_rounds > 0
     honest, liar = (attacked(BY_NAME[n], config, split)[0]
                     for n in ("send nothing", "run down all others"))  # fmt: skip
-    true, said = honest.judgement(), liar.judgement()
+    true, said = honest.judgement(honest.own_models()), liar.judgement(liar.own_models())
+    assert true is not None
+    assert said is not None
     assert (said.told[[0, 2, 3], ATTACKER] == -1).all()
     rest = [0, 2, 3]
     torch.testing.assert_close(said.told[:, rest], true.told[:, rest], equal_nan=True)
@@ -514,13 +516,17 @@ def test_attackers_lie_in_a_simulation_as_the_attack_says() -> None:
 
 @pytest.mark.parametrize("name", [n for n in BY_NAME if n.startswith("show a model")])
 def test_a_model_that_is_more_or_less_sure_is_judged_as_the_trained_one(name: str) -> None:
-    config, split = world()
+    # Models are surer than judges make them: else they are as sure as the median model.
+    config, _ = world(rounds=60, trial_rounds=60, learning_rate=0.01)
+    split = small_split(config, small_graphs(160))
     honest, cheat = (
         Dishonest(config, prepare(config, split, seed=5), attack, [CAST], device=CPU,
                   dtype=torch.float64)
         for attack in (HONEST, BY_NAME[name])
     )  # fmt: skip
-    own, shown = honest.trial_models(), cheat.trial_models()
+    trained = honest.own_models()
+    assert trained is not None
+    own, shown = trained.weights, cheat.shown(trained.weights)
     others = [k for k in range(len(own)) if k != ATTACKER]
     assert torch.equal(own[others], shown[others])
     batch = collate([cheat.members[0].global_test], CPU, torch.float64)
@@ -530,7 +536,9 @@ def test_a_model_that_is_more_or_less_sure_is_judged_as_the_trained_one(name: st
     odds = before[..., :1] - before[..., 1:]
     by = {"two": 2 / 3, "half": 1 / 2, "a": 1 / 4, "twice": 2.0}[name.split()[3]]
     torch.testing.assert_close(after[..., :1] - after[..., 1:], by * odds)
-    said, true = cheat.judgement(), honest.judgement()
+    said, true = cheat.judgement(trained), honest.judgement(trained)
+    assert said is not None
+    assert true is not None
     torch.testing.assert_close(said.loss, true.loss, equal_nan=True)
     torch.testing.assert_close(said.told, true.told, equal_nan=True)
 
@@ -742,7 +750,7 @@ def test_splits_go_side_by_side_as_far_as_memory_goes() -> None:
     assert list(stacks(two, members, alone=True)) == [[0], [1], [2], [3], [4]]
 
 
-def test_models_for_judgement_are_trained_once_for_all_attacks_on_the_same_graphs(
+def test_own_models_are_trained_once_for_all_attacks_on_the_same_graphs(
     tmp_path: Path,
 ) -> None:
     options = {"agents": 4, "hidden": 8, "partition": "iid", "trial_rounds": 2}
@@ -758,7 +766,7 @@ def test_models_for_judgement_are_trained_once_for_all_attacks_on_the_same_graph
         found = scenario.measured(attack, [0, 1])
         alone = Scenario(how, case, "default").measured(attack, [0, 1])
         pd.testing.assert_frame_equal(found, alone)
-    assert scenario.models.keys() == {0, 1}
+    assert scenario.own.keys() == {0, 1}
 
 
 def test_an_audit_takes_its_expected_fine_from_whoever_invents_graphs() -> None:

@@ -37,7 +37,6 @@ from motifair.federation.agents import Agents, AgentsState, local_training, own_
 from motifair.federation.protocol import Downloads
 from motifair.federation.state import agent_tensors, read_agents
 from motifair.federation.tensor_file import DamagedFileError, read_tensors, write_tensors
-from motifair.federation.trial import train_alone, trial_seed
 from motifair.learning.randomness import stream_keys
 from motifair.methods import make_method
 from motifair.statements.entry import AgreedTerms, terms_digest
@@ -199,7 +198,8 @@ class MemberAgent:
             raise MotifairError("this round was answered, and another answer would give more away")
 
     def _join(self, download: Download) -> tuple[Upload, AgentsState, Tensor]:
-        state, summary = self._start(), self.data.summary
+        own, summary = self._own(), self.data.summary
+        state = self._start(own)
         upload = replace(
             self._blank(download),
             graphs=len(self.data.train),
@@ -207,16 +207,9 @@ class MemberAgent:
             prototypes=self._prototypes(state),
             fingerprints=None if summary is None else summary.fingerprints,
             wiring=None if summary is None else summary.wiring,
-            trial=self._trial().numpy() if self.method.trial_rounds else None,
+            trial=own.weights[0].numpy() if own and self.method.trial_rounds else None,
         )
         return upload, state, state.weights[:, self.shared]
-
-    def _trial(self) -> Tensor:
-        """Return the model `(D,)` that this member trains alone, for its peers to judge."""
-        common = trial_seed(self.terms.config.seed)
-        initial = self.data.model.layout.initial(common, torch.float32)[None]
-        alone = self.agents.training_alone(stream_keys(trial_seed(self._number), [self.name], CPU))
-        return train_alone(alone, initial, self.method.trial_rounds)[0]
 
     def _judge(self, download: Download) -> Upload:
         """Say how well models of peers, or of the server's own, do on its training graphs."""
@@ -232,7 +225,9 @@ class MemberAgent:
         prototypes = active = None
         if self.method.uses_prototypes:
             prototypes, active = _tensor(download.prototypes), _tensor(download.active)
-        trained, sent = self.agents.train(before, torch.tensor(download.round), prototypes, active)
+        own = download.round > self.method.trial_rounds  # until then it is ahead
+        number = torch.tensor(download.round)
+        trained, sent = self.agents.train(before, number, prototypes, active, own=own)
         upload = replace(
             self._blank(download),
             graphs=len(self.data.train),
@@ -264,11 +259,11 @@ class MemberAgent:
         if (kept is None or kept is not states[0]) and download.weights is None:
             raise MotifairError(f"no state of an earlier round; {LOST}")
         if kept is None:
-            fresh = self._start()
+            fresh = self._start(self._own())
             kept = StoredRound("", b"", fresh, fresh.weights[:, self.shared])
-        if self.agents.alone is not None and kept.state.own is None:
+        if self.method.own_weight and kept.state.own is None:
             # The terms had no separate models of agents before.
-            kept = replace(kept, state=replace(kept.state, own=self._start().own))
+            kept = replace(kept, state=replace(kept.state, own=self._own()))
         if download.weights is not None:
             weights = kept.state.weights.clone()
             weights[:, self.shared] = torch.from_numpy(download.weights)
@@ -285,13 +280,16 @@ class MemberAgent:
             Downloads(reward.view(1, -1), retained, None, None),
         )
 
-    def _start(self) -> AgentsState:
-        common = self.terms.config.seed
-        initial, own = (
-            self.data.model.layout.initial(seed, torch.float32)[None]
-            for seed in (common, own_seed(common))
-        )
-        return self.agents.start(initial, own)
+    def _start(self, own: AgentsState | None) -> AgentsState:
+        return self.agents.start(self._initial(self.terms.config.seed), own)
+
+    def _own(self) -> AgentsState | None:
+        """Return this member's own model, trained alone where its peers judge it."""
+        initial = self._initial(own_seed(self.terms.config.seed))
+        return self.agents.train_alone(initial, self.method.trial_rounds)
+
+    def _initial(self, seed: int) -> Tensor:
+        return self.data.model.layout.initial(seed, torch.float32)[None]
 
     def _prototypes(self, state: AgentsState) -> Floats | None:
         if not self.method.uses_prototypes:

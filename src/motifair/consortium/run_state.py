@@ -41,8 +41,8 @@ from motifair.statements.entry import Entry
 @dataclass(frozen=True)
 class JoinedMember:
     """A member: its name, number of training graphs, motifs and, if the method believes only some
-    graphs, what it says of them, and the model `(D,)` that it trained alone for its peers to judge,
-    as sent when it joined.
+    graphs, what it says of them, and its own model `(D,)`, trained alone for its peers to judge, as
+    sent when it joined.
     """
 
     name: str

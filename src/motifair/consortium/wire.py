@@ -154,8 +154,8 @@ class Download(_Record):
 class Upload(_Record):
     """An agent's answer. On joining: its number of training graphs, the keys of its motifs with
     their prototypes under the initial model and, if the method believes only some graphs, a
-    fingerprint of each and how they are wired (`GraphSummary`), and the model `(D,)` that it
-    trained alone (`trial`) where peers judge it. As a judge: loss and discrimination of each model
+    fingerprint of each and how they are wired (`GraphSummary`), and its own model `(D,)`, trained
+    alone (`trial`), where peers judge it. As a judge: loss and discrimination of each model
     that it was sent, `(n, 2)` (`judgement`). After training: its update `(D,)`, its mean gradient
     if the method uses it, the norm of the last gradient, prototypes `(k, H)`, and the loss. At the
     end: its accuracy on its test graphs. `head` is that of the task: the last entry of the ledger

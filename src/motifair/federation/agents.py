@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -36,7 +36,7 @@ WORST_LOSS = 1e6  # of a model that is judged
 @dataclass(frozen=True)
 class AgentsState:
     """Weights `(A, D)` and moments of each agent's optimiser; `own` has those of the models that
-    agents also train alone, for methods that mix both into predictions.
+    agents train alone, for methods that mix both into predictions.
     """
 
     weights: Tensor
@@ -114,30 +114,29 @@ class Agents:
         self.parallel = self._parallel()
         self.alone: Agents | None = None
         self.held: list[Batch | None] = [None] * len(stacks)
-        if method.own_weight and method.own_prior == math.inf:
-            self.alone = self.training_alone(own_keys)
-        elif method.own_weight:
-            parts = [held_back(key, len(s)) for key, s in zip(own_keys, train, strict=True)]
-            held, rest = (
-                [s.select(p[k].numpy()) for s, p in zip(train, parts, strict=True)] for k in (0, 1)
-            )
-            self.alone = self.training_alone(
-                own_keys,
-                [loader([rest[r] for r in rows]) for rows in stacks],
-            )
-            self.held = [
-                collate([held[r] for r in rows], device, dtype, layers=layers)
-                if any(len(held[r]) for r in rows)
-                else None
-                for rows in stacks
-            ]
+        if not method.own_weight and not method.trial_rounds:
+            return
+        if method.own_prior == math.inf:
+            self.alone = self._training_alone(own_keys, self.loaders)
+            return
+        parts = [held_back(key, len(s)) for key, s in zip(own_keys, train, strict=True)]
+        held, rest = (
+            [s.select(p[k].numpy()) for s, p in zip(train, parts, strict=True)] for k in (0, 1)
+        )
+        self.alone = self._training_alone(
+            own_keys, [loader([rest[r] for r in rows]) for rows in stacks]
+        )
+        self.held = [
+            collate([held[r] for r in rows], device, dtype, layers=layers)
+            if any(len(held[r]) for r in rows)
+            else None
+            for rows in stacks
+        ]
 
-    def training_alone(self, keys: Tensor, loaders: list[Loader] | None = None) -> Agents:
-        """Return the same agents training alone with other random bits, on other graphs if their
-        `loaders` are given.
-        """
+    def _training_alone(self, keys: Tensor, loaders: list[Loader]) -> Agents:
+        """Return the same agents training alone with other random bits, on what `loaders` have."""
         alone = copy(self)
-        alone.alone, alone.keys, alone.loaders = None, keys, loaders or self.loaders
+        alone.alone, alone.keys, alone.loaders = None, keys, loaders
         alone.method = SelfTrain().bind(self.method.config)
         alone.shared = self.model.layout.shared(alone.method.share)
         alone.training = replace(self.training, terms=alone.method.terms(alone.shared))
@@ -154,16 +153,38 @@ class Agents:
             self._train, self.stacks, self.entries, sizes, width, threads=self.threads
         )
 
-    def start(self, rows: Tensor, own_rows: Tensor) -> AgentsState:
-        """Return the first state, from initial weights `(A, D)` of federated and own models."""
+    def start(self, rows: Tensor, own: AgentsState | None) -> AgentsState:
+        """Return the first state, from initial weights `(A, D)` and agents' `own` models."""
         weights = rows.clone()
-        own = None if self.alone is None else self.alone.start(own_rows, own_rows)
-        return AgentsState(weights, Moments.zero(weights), own)
+        return AgentsState(weights, Moments.zero(weights), own if self.method.own_weight else None)
+
+    def train_alone(
+        self, initial: Tensor, rounds: int, notify: Callable[[], None] = lambda: None
+    ) -> AgentsState | None:
+        """Return the agents' own models after so many rounds alone, from initial weights `(A, D)`;
+        None if they have none. `notify` is called after each round.
+        """
+        if self.alone is None:
+            return None
+        state = AgentsState(initial.clone(), Moments.zero(initial))
+        for number in range(1, rounds + 1):
+            round = torch.tensor(number, device=initial.device)
+            state, _ = self.alone.train(state, round, None, None)
+            notify()
+        return state
 
     def train(
-        self, state: AgentsState, round: Tensor, prototypes: Tensor | None, active: Tensor | None
+        self,
+        state: AgentsState,
+        round: Tensor,
+        prototypes: Tensor | None,
+        active: Tensor | None,
+        *,
+        own: bool = True,
     ) -> tuple[AgentsState, Uploads]:
-        """Train all agents in a round (counted from 1); the given state is left as it was."""
+        """Train all agents in a round (counted from 1), and their `own` models; the given state is
+        left as it was.
+        """
         nothing = state.weights[:0]
         work = Work(
             state.weights,
@@ -175,11 +196,10 @@ class Agents:
             nothing if active is None else active,
         )
         done = self._train_all(work) if self.parallel is None else self.parallel(work)
-        own = None
-        if self.alone is not None:
-            assert state.own is not None
-            own, _ = self.alone.train(state.own, round, None, None)
-        trained = AgentsState(done.weights, Moments(done.first, done.second, done.steps), own)
+        alone = state.own if self.method.own_weight else None
+        if own and alone is not None and self.alone is not None:
+            alone, _ = self.alone.train(alone, round, None, None)
+        trained = AgentsState(done.weights, Moments(done.first, done.second, done.steps), alone)
         made = (trained.weights - state.weights)[:, self.shared]
         update = self._limited(made)
         if update is not made:

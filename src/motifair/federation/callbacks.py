@@ -25,7 +25,7 @@ class Callback:
         return self
 
     def on_trial(self) -> None:
-        """Called after each round of the trainings alone that are judged before the first round."""
+        """Called after each round of own models before the first, for their peers to judge."""
 
     def on_round(self, state: FederationState, history: History) -> None:
         """Called after a round is recorded; on a GPU not after every round."""

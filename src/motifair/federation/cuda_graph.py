@@ -39,7 +39,7 @@ class Rounds:
     def __init__(self, simulation: Simulation) -> None:
         self.simulation = simulation
         self.recordable = simulation.device.type == "cuda" and simulation.recordable
-        self.warm = False
+        self.warm = self.own = False
         self.graph: torch.cuda.CUDAGraph | None = None
         self.state: FederationState | None = None
         self.names: list[str] = []
@@ -49,9 +49,12 @@ class Rounds:
         self, state: FederationState, *, measure: bool = False
     ) -> tuple[FederationState, Record]:
         """Run one round."""
+        if not self.own and self.simulation.trains_own(state.round + 1):
+            # From now on own models are trained: that is another program.
+            self.own, self.warm, self.graph = True, False, None
         if measure or not self.recordable or not self.warm:
             self.warm = True  # caches are filled, and all shapes are known
-            return self.simulation.round(state, measure=measure)
+            return self.simulation.round(state, measure=measure, own=self.own)
         if self.graph is None:
             self._record(state)
         elif state is not self.state:
@@ -65,7 +68,7 @@ class Rounds:
         self.state = _clone(state)
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph):
-            new, record = self.simulation.round(self.state)
+            new, record = self.simulation.round(self.state, own=self.own)
             _copy(self.state, new)
             self.names, self.notes = list(record), torch.stack(list(record.values()))
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Judgement:
-    """What agents say of the models that their peers trained alone, before the first round.
+    """What agents say of their peers' own models before the first round.
 
     `loss[..., i, j]` is the loss of i's model on the graphs of j, `told[..., i, j]` how well it
     tells their classes apart (`discrimination`), `(..., A, A)` each; NaN where j does not judge i.

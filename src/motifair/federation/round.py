@@ -49,12 +49,21 @@ def send_all(uploads: Uploads) -> tuple[Uploads, Tensor | None]:
 
 
 def run_round(
-    agents: Agents, server: Server, state: FederationState, send: Send = send_all
+    agents: Agents,
+    server: Server,
+    state: FederationState,
+    send: Send = send_all,
+    *,
+    own: bool = True,
 ) -> Round:
-    """Run one round: agents train and upload, the server decides, agents adopt their rewards."""
+    """Run one round: agents train and upload, the server decides, agents adopt their rewards.
+
+    `own` is whether they also train their own models, of which the server sees nothing.
+    """
     number = state.server.round + 1
     # 1. Each agent trains on its graphs, drawn towards the global prototypes (E13).
-    trained, computed = agents.train(state.agents, number, *server.for_agents(state.server))
+    common = server.for_agents(state.server)
+    trained, computed = agents.train(state.agents, number, *common, own=own)
     uploads, present = send(computed)
     # 2. to 9. The server aggregates, values, rewards and pays.
     after, downloads, record = serve_round(server, state.server, uploads, present)

@@ -22,11 +22,11 @@ from motifair.federation.contribution import without_each
 from motifair.federation.history import History
 from motifair.federation.members import Members
 from motifair.federation.protocol import Judgement, Uploads
-from motifair.federation.round import Round, run_round, send_all
+from motifair.federation.round import Round, Send, run_round, send_all
 from motifair.federation.server import Record, Server, masked_blocks
 from motifair.federation.stacks import stack_states, unstack_state
 from motifair.federation.state import FederationState
-from motifair.federation.trial import judge, train_alone, trial_seed
+from motifair.federation.trial import judge
 from motifair.graphs.batch import Shard, collate
 from motifair.graphs.task import CLASSES, Task
 from motifair.learning.randomness import stream_keys
@@ -75,36 +75,41 @@ class Simulation:
 
     def start(self) -> FederationState:
         """Return the state before the first round, initial prototypes included."""
-        agents = self.agents.start(self.initial, self.own_initial)
+        own = self.own_models()
+        agents = self.agents.start(self.initial, own)
         shared = self.initial[:: self.agents_each, self.agents.shared]
         local = self.prototypes(agents) if self.method.uses_prototypes else None
-        judged = self.judgement() if self.method.trial_rounds else None
+        judged = self.judgement(own)
         return FederationState(
             agents, self.server.start(shared[0] if self.single else shared, local, judged)
         )
 
-    def judgement(self) -> Judgement:
-        """Return what agents say of the models that their peers trained alone."""
-        said = judge(self.judged, self.trial_models(), [m.seed for m in self.members])
+    def own_models(self) -> AgentsState | None:
+        """Return agents' own models before the first round: trained alone where peers judge them;
+        None if agents have none.
+        """
+        return self.agents.train_alone(self.own_initial, self.method.trial_rounds, self.on_trial)
+
+    def judgement(self, own: AgentsState | None) -> Judgement | None:
+        """Return what agents say of their peers' own models, if the method asks them."""
+        if own is None or not self.method.trial_rounds:
+            return None
+        said = judge(self.judged, self.shown(own.weights), [m.seed for m in self.members])
         return Judgement(said.loss[0], said.told[0]) if self.single else said
+
+    def shown(self, own: Tensor) -> Tensor:
+        """Return the models `(A, D)` that agents show their peers: their own."""
+        return own
 
     def judged(self, models: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Return what agents say of some models for each, `(A, D)` each: see `Agents.judge`."""
         return self.agents.judge(models)
 
-    def trial_models(self) -> Tensor:
-        """Return the models `(A, D)` that agents train alone, for their peers to judge."""
-        return self._trained_alone(self.agents, slice(None))
-
-    def _trained_alone(self, agents: Agents, rows: slice | Tensor) -> Tensor:
-        """Return the models for judgement of some `agents`, which are `rows` of all of them."""
-        seeds = [trial_seed(m.seed) for m in self.members]
-        first = self._initial_rows(seeds, self.initial.dtype, slice(0, 0))[rows]
-        alone = agents.training_alone(self._keys(seeds)[rows])
-        try:
-            return train_alone(alone, first, self.method.trial_rounds, self.on_trial)
-        finally:
-            alone.close()
+    def trains_own(self, round: int) -> bool:
+        """Whether agents train their own models in a round, which they did for the first ones
+        before these.
+        """
+        return round > self.method.trial_rounds
 
     def prototypes(self, agents: AgentsState) -> Tensor:
         """Return the local prototypes that agents send, `(M, H)`."""
@@ -132,19 +137,24 @@ class Simulation:
         return [History(m.split.names, self.config.rounds) for m in self.members]
 
     def round(
-        self, state: FederationState, *, measure: bool = False
+        self, state: FederationState, *, measure: bool = False, own: bool | None = None
     ) -> tuple[FederationState, Record]:
         """Run one round; `measure` adds to its record what each agent contributed to the server's
-        model.
+        model. `own` is whether own models are trained, by default as `trains_own` says.
         """
-        done = self.play(state)
+        done = self.play(state, own=own)
         if measure:
             return done.state, done.record | self.contributions(state, done.state, done.uploads)
         return done.state, done.record
 
-    def play(self, state: FederationState) -> Round:
+    def play(self, state: FederationState, *, own: bool | None = None) -> Round:
         """Run one round of honest agents, all of them present."""
-        return run_round(self.agents, self.server, state, send_all)
+        return self.run_round(state, send_all, own)
+
+    def run_round(self, state: FederationState, send: Send, own: bool | None) -> Round:
+        """Run one round of agents that `send` something."""
+        own = self.trains_own(state.round + 1) if own is None else own
+        return run_round(self.agents, self.server, state, send, own=own)
 
     def contributions(
         self, before: FederationState, after: FederationState, uploads: Uploads

@@ -1,4 +1,4 @@
-"""Before the first round: each agent trains a model alone, and its peers judge that model.
+"""Before the first round: each agent trains its own model alone, and its peers judge that model.
 
 Agents judge on their training graphs, which no model but their own has seen. With many agents each
 judges the next ten in a random order, so that the work of one does not grow with their number.
@@ -12,18 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from motifair.federation.agents import Agents
 from motifair.federation.protocol import Judgement
 from motifair.learning.randomness import derive_seed
 
 MOST_JUDGED = 10
-
-
-def trial_seed(seed: int) -> int:
-    """Return the seed of the models that are judged: neither the federation's, nor that of the
-    models that agents keep for themselves.
-    """
-    return derive_seed(seed, "trial")
 
 
 def judged_agents(agents: int, seed: int) -> np.ndarray:
@@ -39,19 +31,6 @@ def judged_agents(agents: int, seed: int) -> np.ndarray:
     ahead = 1 + np.arange(min(agents - 1, MOST_JUDGED))
     judged: np.ndarray = order[(place[:, None] + ahead) % agents]
     return judged
-
-
-def train_alone(
-    agents: Agents, initial: Tensor, rounds: int, notify: Callable[[], None] = lambda: None
-) -> Tensor:
-    """Return the models `(A, D)` of agents that train alone for some rounds; `notify` is called
-    after each of them.
-    """
-    state = agents.start(initial, initial)
-    for number in range(1, rounds + 1):
-        state, _ = agents.train(state, torch.tensor(number, device=initial.device), None, None)
-        notify()
-    return state.weights
 
 
 def judge(

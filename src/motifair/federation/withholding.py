@@ -14,7 +14,7 @@ from motifair.config import Config
 from motifair.federation.agents import AgentsState
 from motifair.federation.members import Members
 from motifair.federation.protocol import Uploads, with_rows
-from motifair.federation.round import Round, run_round
+from motifair.federation.round import Round
 from motifair.federation.simulation import Simulation
 from motifair.federation.state import FederationState
 from motifair.graphs.graph_set import ranges
@@ -54,17 +54,17 @@ class Withholding(Simulation):
         count = np.array([s.motifs.shape[1] for m in self.members for s in m.train])
         entries = ranges((np.cumsum(count) - count)[places], count[places])
         self.entries = torch.as_tensor(entries, device=self.device)
+        alone = self.agents.alone
         keys = self.agents.keys[self.own]
         self.givers = self._agents(
             keys,
-            keys,
+            keys if alone is None else alone.keys[self.own],
             [g.shard for g in given],
             [m.test[g.agent] for m, g in zip(self.members, given, strict=True)],
             threads=1,
             rows=rows,
             dtype=dtype,
         )
-        self.givers.alone = None  # own models are trained with the other agents, on all graphs
 
     def start(self) -> FederationState:
         """Return the state before the first round."""
@@ -77,10 +77,12 @@ class Withholding(Simulation):
         sent = self.givers.prototypes(AgentsState(weights, Moments.zero(weights)))
         return with_rows(super().prototypes(agents), self.entries, sent)
 
-    def trial_models(self) -> Tensor:
-        """Return the models for judgement: the member's of the graphs that it gives."""
-        models, sent = super().trial_models(), self._trained_alone(self.givers, self.own)
-        return with_rows(models, self.own, sent)
+    def shown(self, own: Tensor) -> Tensor:
+        """Return the models that agents show: the member's is trained on the graphs it gives."""
+        initial = self.own_initial[self.own]
+        sent = self.givers.train_alone(initial, self.method.trial_rounds)
+        assert sent is not None
+        return with_rows(own, self.own, sent.weights)
 
     def judged(self, models: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """Return what agents say of some models for each; the member judges on what it gives."""
@@ -88,7 +90,7 @@ class Withholding(Simulation):
         loss, told = (with_rows(s.T, self.own, g.T).T for s, g in zip(said, given, strict=True))
         return loss, told
 
-    def play(self, state: FederationState) -> Round:
+    def play(self, state: FederationState, *, own: bool | None = None) -> Round:
         """Run one round in which the member sends what it trained on the graphs that it gives."""
         assert state.given is not None
         prototypes, active = (
@@ -104,7 +106,7 @@ class Withholding(Simulation):
         def send(computed: Uploads) -> tuple[Uploads, None]:
             return self._sent(computed, sent).silent(self.silent), None
 
-        done = run_round(self.agents, self.server, state, send)
+        done = self.run_round(state, send, own)
         return replace(done, state=replace(done.state, given=trained.moments))
 
     def _sent(self, computed: Uploads, given: Uploads) -> Uploads:

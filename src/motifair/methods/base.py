@@ -176,7 +176,7 @@ class Method(Component):
 
     @property
     def trial_rounds(self) -> int:
-        """Rounds that agents train alone before the first, for models that their peers judge."""
+        """Rounds that agents train their own models before the first, for their peers to judge."""
         return 0
 
     @property

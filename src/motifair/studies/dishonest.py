@@ -12,9 +12,10 @@ from torch import Tensor
 
 from motifair.config import Config
 from motifair.evaluation.accuracy import chosen_classes, outputs
+from motifair.federation.agents import AgentsState
 from motifair.federation.members import Members
 from motifair.federation.protocol import Judgement, Uploads
-from motifair.federation.round import Round, run_round
+from motifair.federation.round import Round
 from motifair.federation.server import Record
 from motifair.federation.simulation import Simulation
 from motifair.federation.state import FederationState
@@ -35,7 +36,7 @@ class Dishonest(Simulation):
         members: The members of one federation, or of a stack of federations.
         attack: The attack; its changes to graphs and claims are already in `members`.
         cast: The attackers of each federation, equally many.
-        models: Models for judgement as agents train them, if that was done before.
+        own: The agents' own models before the first round, if they were trained before.
         where: Device and threads, as for `Simulation`.
     """
 
@@ -45,11 +46,11 @@ class Dishonest(Simulation):
         members: Members | Sequence[Members],
         attack: Attack,
         cast: Sequence[Cast],
-        models: Tensor | None = None,
+        own: AgentsState | None = None,
         **where: Any,
     ) -> None:
         super().__init__(config, members, **where)
-        self.attack, self.cast, self.models = attack, cast, models
+        self.attack, self.cast, self.own_trained = attack, cast, own
         graphs = capped_sizes(self.server.graphs, MAX_SIZE_RATIO)
         self.server.graphs = graphs
         self.server.believed = torch.minimum(self.server.believed, graphs.double())
@@ -68,17 +69,23 @@ class Dishonest(Simulation):
         self.previous = None
         return super().start()
 
-    def trial_models(self) -> Tensor:
+    def own_models(self) -> AgentsState | None:
+        """Return the agents' own models, trained unless that was done before."""
+        if self.own_trained is None:
+            self.own_trained = super().own_models()
+        return self.own_trained
+
+    def shown(self, own: Tensor) -> Tensor:
         """Return the models that agents show their peers; attackers may show others than theirs."""
-        if self.models is None:
-            self.models = super().trial_models()
-        shown = self.models.clone()
+        shown = own.clone()
         shown[self.own] = self.attack.shown(shown[self.own], self.model.layout)
         return shown
 
-    def judgement(self) -> Judgement:
+    def judgement(self, own: AgentsState | None) -> Judgement | None:
         """Return what agents say of their peers' models; attackers may lie."""
-        honest = super().judgement()
+        honest = super().judgement(own)
+        if honest is None:
+            return None
         if self.single:
             return self.attack.judgement(honest, self.cast[0])
         each = zip(honest.loss, honest.told, self.cast, strict=True)
@@ -86,10 +93,10 @@ class Dishonest(Simulation):
         loss, told = (torch.stack([getattr(j, n) for j in said]) for n in ("loss", "told"))
         return Judgement(loss, told)
 
-    def play(self, state: FederationState) -> Round:
+    def play(self, state: FederationState, *, own: bool | None = None) -> Round:
         """Run one round in which attackers' uploads are replaced, or attackers are absent."""
         if not self.attack.in_rounds:
-            return super().play(state)
+            return super().play(state, own=own)
         context = AttackContext(
             state.round + 1,
             self.config.rounds,
@@ -106,7 +113,7 @@ class Dishonest(Simulation):
             present.copy_(self._present(uploads, context))
             return uploads, None if present.all() else present
 
-        done = run_round(self.agents, self.server, state, send)
+        done = self.run_round(state, send, own)
         if not present.all():
             paid = settled(done.record, present, self.config.budget)
             done = replace(done, record=done.record | {"payoff": paid})

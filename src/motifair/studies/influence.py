@@ -19,7 +19,7 @@ import motifair.studies.attacks.rounds as rounds
 import motifair.studies.attacks.uploads as on_uploads
 from motifair.evaluation.accuracy import measure
 from motifair.experiments.plan import Plan, split_data
-from motifair.federation.agents import WORST_LOSS
+from motifair.federation.agents import WORST_LOSS, AgentsState
 from motifair.federation.loop import Stopped
 from motifair.federation.members import Members, prepare
 from motifair.federation.protocol import Uploads
@@ -123,10 +123,10 @@ class Influenced(Dishonest):
         cast: Cast,
         *,
         limits: bool,
-        models: Tensor | None,
+        own: AgentsState | None,
     ) -> None:
         where = {"device": plan.device, "threads": plan.threads}
-        super().__init__(plan.config, members, harm.attack, [cast], models, **where)
+        super().__init__(plan.config, members, harm.attack, [cast], own, **where)
         self.limits = limits
         if harm.claims:
             graphs = self.server.graphs.clone()
@@ -230,23 +230,22 @@ def _attacked(plan: Plan, number: int, cast: Cast, *, limits: bool) -> list[dict
     seed = config.seed + number
     split = split_data(plan, number)
 
-    @cache  # graphs are prepared, and models for judgement trained, once for all that share them
+    @cache  # graphs are prepared, and own models trained, once for all that share them
     def members(backdoor: bool) -> Members:
         changed = split
         for agent in cast.attackers if backdoor else ():
             changed = backdoored(changed, agent, np.random.default_rng([seed, agent]))
         return prepare(config, changed, seed=seed)
 
-    models: dict[bool, Tensor] = {}
+    own: dict[bool, AgentsState | None] = {}
     rows = []
     for harm in HARMS:
-        own = harm.attack.split is backdoored
+        backdoor = harm.attack.split is backdoored
         with closing(
-            Influenced(plan, members(own), harm, cast, limits=limits, models=models.get(own))
+            Influenced(plan, members(backdoor), harm, cast, limits=limits, own=own.get(backdoor))
         ) as simulation:
             outcome = simulation.outcome(config.rounds)
-        if simulation.models is not None:
-            models[own] = simulation.models
+        own[backdoor] = simulation.own_trained
         rows.append({"attack": harm.attack.name, **outcome})
     return rows
 

@@ -15,12 +15,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
-from torch import Tensor
 
 from motifair.errors import MotifairError
 from motifair.experiments.packing import memory_needed, pack
 from motifair.experiments.plan import Plan, split_data
+from motifair.federation.agents import AgentsState
 from motifair.federation.history import History
 from motifair.federation.loop import run_rounds
 from motifair.federation.members import Members, prepare
@@ -145,7 +144,7 @@ class Scenario:
         self.plan = settings.plan(case.dataset, seed=SEED, splits=SPLITS, **options)
         self.uses_gradients = make_method(self.plan.config).uses_gradients
         self.members, self.splits = cache(self._members), cache(self._splits)
-        self.models: dict[int, Tensor] = {}  # for judgement, of splits with unchanged graphs
+        self.own: dict[int, AgentsState] = {}  # own models, of splits with unchanged graphs
 
     def _splits(self) -> list[int]:
         """Return the splits in which every agent has something to learn.
@@ -212,19 +211,21 @@ class Scenario:
             ) as simulation:
                 histories, state = self._run(simulation, group)
                 backdoor = simulation.backdoor(state)
-            if attack.split is honest_split and simulation.models is not None:
-                self.models |= dict(zip(group, simulation.models.chunk(len(group)), strict=True))
+            if attack.split is honest_split and simulation.own_trained is not None:
+                for f, k in enumerate(group):
+                    rows_of = slice(f * simulation.agents_each, (f + 1) * simulation.agents_each)
+                    self.own[k] = simulation.own_trained.rows(rows_of)
             size = sum(simulation.server.blocks)
             for f, k in enumerate(group):
                 rows[k] = outcome(histories[f], cast[f].attackers, size)
                 rows[k]["backdoor"] = float(backdoor[f])
         return pd.DataFrame([{"split": k, **rows[k]} for k in sorted(rows)])
 
-    def _trained_before(self, attack: Attack, group: Sequence[int]) -> Tensor | None:
-        """Return the models for judgement of some splits, if another attack trained them."""
-        if attack.split is not honest_split or not self.models.keys() >= set(group):
+    def _trained_before(self, attack: Attack, group: Sequence[int]) -> AgentsState | None:
+        """Return the own models of some splits, if another attack trained them."""
+        if attack.split is not honest_split or not self.own.keys() >= set(group):
             return None
-        return torch.cat([self.models[k] for k in group])
+        return AgentsState.concatenate([self.own[k] for k in group])
 
     def attacked(self, attack: Attack, honest: Members) -> tuple[Members, Cast]:
         """Return the members of a split under an attack, and who attacks.

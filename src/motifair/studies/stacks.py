@@ -117,7 +117,7 @@ def taken_over(
     the current values. Where peers judge, they judge once more, and whose graphs are others begins
     anew with what that finds, as who joins between machines does.
     """
-    judged = simulation.judgement() if simulation.method.trial_rounds else None
+    judged = simulation.judgement(simulation.own_models())
     blank = simulation.server.start(state.server.weights, judged=judged)
     prototypes, active = blank.prototypes, blank.active
     if simulation.method.uses_prototypes:
