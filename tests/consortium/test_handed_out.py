@@ -98,7 +98,7 @@ def test_an_attack_in_the_last_round_is_not_handed_out(tmp_path: Path) -> None:
     def change(upload: Upload, task: Download) -> Upload:
         if task.task == JUDGE and task.round and upload.judgement is not None:
             return replace(upload, judgement=np.array([[9.0, 0], [9, 0], [0, 0]], np.float64))
-        if upload.update is None or task.round < 18:
+        if upload.update is None or task.round < 22:
             return upload
         return replace(upload, update=-9 * upload.update)
 
@@ -106,7 +106,7 @@ def test_an_attack_in_the_last_round_is_not_handed_out(tmp_path: Path) -> None:
         return answer() if name != "bank-b" else sealed(change(opened(answer()), task))
 
     options = {"local_epochs": 5, "learning_rate": 0.005, "beta": "inf", "hidden": 32}
-    _, result, handed = ran(tmp_path, meddle, rounds=18, **options)
-    assert (result["rounds"], handed.round < 18) == (18, True)
-    _, _, handed = ran(tmp_path / "honest", lambda n, t, answer: answer(), rounds=18, **options)
-    assert handed.round == 18
+    _, result, handed = ran(tmp_path, meddle, rounds=22, **options)
+    assert (result["rounds"], handed.round < 22) == (22, True)
+    _, _, handed = ran(tmp_path / "honest", lambda n, t, answer: answer(), rounds=22, **options)
+    assert handed.round == 22
