@@ -152,6 +152,12 @@ class Config:
     )
     hidden: int = option(64, "hidden units", least=8)
     layers: int = option(3, "graph convolutions", least=1)
+    moments: str = option(
+        "own",
+        "second moments of agents' Adam: each its `own`, or after every round those of each unit "
+        "scaled to a `common` mean, the median over agents; `auto` is common for binary tasks",
+        choices=("auto", "common", "own"),
+    )
     dropout: float = option(0.5, "dropout rate", least=0, most=0.95)
     share: str = option(
         "all",
@@ -391,7 +397,8 @@ class Config:
         for name in ("model", "local_steps"):
             if not values[name]:
                 del values[name]
-        for name in ("initial_value", "trial_rounds", "bounded", "reward_for", "own_prior"):
+        later = ("initial_value", "trial_rounds", "bounded", "reward_for", "own_prior", "moments")
+        for name in later:
             if self.profile == "paper" and values[name] == OPTIONS[name].default:
                 del values[name]
         if not self._reads_bounded():

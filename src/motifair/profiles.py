@@ -33,6 +33,7 @@ PROFILES: Mapping[str, Mapping[str, Any]] = {
         "initial_value": "evidence",
         "trial_rounds": 100,
         "bounded": True,
+        "moments": "auto",
         "corroboration": 2,
         "value_guard": True,
         "value_rate": 0.2,

@@ -54,6 +54,7 @@ OPTIONS: dict[str, dict[str, object]] = {
     "motifair, gradients": {**VOTED, "alignment_of": "gradient"},
     "motifair, votes": VOTED,
     "motifair, mini-batches": {"batch_size": 7, "local_epochs": 2},
+    "motifair, common second moments": {"moments": "common"},
     "motifair, the default profile": {"profile": "default"},
     "motifair, the paper's profile": {"profile": "paper"},
     "motifair, a trial as long as the run": {"trial_rounds": 100},
@@ -140,6 +141,7 @@ def rows_of(simulation: Simulation, uploads: Uploads, round: int) -> list[Upload
                 gradient_norm=float(uploads.gradient_norm[k]),
                 prototypes=None if prototypes is None else prototypes[own].numpy(),
                 loss=float(uploads.loss[k]),
+                moments=None if uploads.moments is None else uploads.moments[k].numpy(),
             )
         )
     return rows

@@ -51,7 +51,8 @@ NUMBERS = count()
 @cache
 def honest_world() -> World:
     """A federation after two rounds; not changed by any test."""
-    world = World(new_folder(), terms_of(rounds=3, max_norm=50.0, **VOTED))
+    more = {"max_norm": 50.0, "moments": "common"}
+    world = World(new_folder(), terms_of(rounds=3, **more, **VOTED))
     world.drive(rounds=ROUND)
     return world
 
@@ -74,31 +75,23 @@ def mine(**changes: object) -> Callable[[], bytes]:
     return lambda: sealed(replace(opened(answer_of(ME)), **changes))  # type: ignore[arg-type]
 
 
-def update(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[], bytes]:
-    def make() -> bytes:
-        upload = opened(answer_of(ME))
-        assert upload.update is not None
-        return sealed(replace(upload, update=change(upload.update.copy())))
+def changed(name: str) -> Callable[[Callable[[np.ndarray], np.ndarray]], Callable[[], bytes]]:
+    """What makes uploads in which an array is changed."""
 
-    return make
+    def of(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[], bytes]:
+        def make() -> bytes:
+            upload = opened(answer_of(ME))
+            array = getattr(upload, name)
+            return sealed(replace(upload, **{name: change(array.copy())}))
 
+        return make
 
-def gradient(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[], bytes]:
-    def make() -> bytes:
-        upload = opened(answer_of(ME))
-        assert upload.gradient is not None
-        return sealed(replace(upload, gradient=change(upload.gradient.copy())))
-
-    return make
+    return of
 
 
-def prototypes(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[], bytes]:
-    def make() -> bytes:
-        upload = opened(answer_of(ME))
-        assert upload.prototypes is not None
-        return sealed(replace(upload, prototypes=change(upload.prototypes.copy())))
-
-    return make
+update, gradient, prototypes, moments = map(
+    changed, ("update", "gradient", "prototypes", "moments")
+)
 
 
 def put(place: object, number: float) -> Callable[[np.ndarray], np.ndarray]:
@@ -113,7 +106,7 @@ def with_array(name: str, array: np.ndarray) -> Callable[[], bytes]:
     def make() -> bytes:
         content, _ = unseal(answer_of(ME))
         upload = Upload.decode(content)
-        bare = replace(upload, update=None, gradient=None, prototypes=None).encode()
+        bare = replace(upload, update=None, gradient=None, prototypes=None, moments=None).encode()
         length = int.from_bytes(bare[:8], "little")
         metadata = json.loads(bare[8 : 8 + length])["__metadata__"]
         return sealed_content(save(load(content) | {name: array}, metadata), upload)
@@ -151,6 +144,10 @@ BAD: dict[str, tuple[Callable[[], bytes], str]] = {
     "no gradient": (mine(gradient=None), "gradient of shape None"),
     "a gradient one too short": (gradient(lambda g: g[1:]), "gradient of shape"),
     "NaN in the gradient": (gradient(put(0, np.nan)), "gradient with numbers that are not finite"),
+    "no second moments": (mine(moments=None), "moments of shape None"),
+    "a second moment too few": (moments(lambda m: m[1:]), "moments of shape"),
+    "second moments below 0": (moments(put(-1, -1e-30)), "second moments below 0"),
+    "NaN in second moments": (moments(put(0, np.nan)), "moments with numbers that are not finite"),
     "float64": (update(lambda u: u.astype(np.float64)), "unexpected array update of type float64"),
     "whole numbers": (update(lambda u: u.astype(np.int32)), "array update of type int32"),
     "one more array": (with_array("more", np.zeros(3, np.float32)), "unexpected array more"),

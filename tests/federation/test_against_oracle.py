@@ -82,6 +82,9 @@ CASES = {
     "duplicates": {"perturbation": "duplicates"},
     "rewired": {"perturbation": "tiers"},
     "free riders": {"perturbation": "free-riders", "agents": 3, "partition": "iid"},
+    "common second moments": {"moments": "common", "rounds": 5},
+    "common second moments of convolutions": {"moments": "common", "share": "conv"},
+    "common second moments, unequal steps": {"moments": "common", "batch_size": 5},
     "batches of one class": {"batch_size": 2, "local_epochs": 2},
 }
 

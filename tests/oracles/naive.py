@@ -88,6 +88,7 @@ CHOICES = {
     "alignment_against": ("all", "others", "shapley", "peers", "peers-by-value", "coverage"),
     "evidence": ("sum", "judged"),
     "initial_value": ("equal", "evidence"),
+    "moments": ("own", "common", "auto"),
     "value_update": ("additive", "ema"),
     "aggregation": ("value", "size", "trusted"),
     "size": ("claimed", "believed"),
@@ -110,6 +111,7 @@ class Options:
     learning_rate: float = 0.001
     weight_decay: float = 0.0005
     dropout: float = 0.5
+    moments: str = "own"
     alignment_of: str = "update"
     alignment_against: str = "all"
     alignment_rate: float = 1.0
@@ -977,6 +979,8 @@ def federate(
             if count > 0:
                 adopted = before[i] + options.retention * updates[i] + options.reward_step * reward
                 assign(learners[i].shared(), adopted)
+        if options.moments == "common":
+            make_moments_common(learners)
 
         names = [agent.name for agent in agents]
         records.append(
@@ -1005,6 +1009,29 @@ def federate(
             )
         )
     return records
+
+
+def make_moments_common(learners: Sequence[Learner]) -> None:
+    """Scale second moments so that their mean, over all weights of one input of a linear map or
+    over a bias, bias-corrected, is that of the agent in the (lower) middle; no step becomes more
+    than four times as long.
+    """
+    for parameters in zip(*(learner.shared() for learner in learners), strict=True):
+        states = [ln.optimizer.state[p] for ln, p in zip(learners, parameters, strict=True)]
+        grown = [1 - 0.999 ** float(state["step"]) for state in states]
+        inputs = range(parameters[0].shape[1]) if parameters[0].dim() == 2 else [...]
+        for unit in inputs:
+            places = (slice(None), unit) if unit is not ... else unit
+            means = [
+                state["exp_avg_sq"][places].mean().item() / g
+                for state, g in zip(states, grown, strict=True)
+            ]
+            usual = lower_median([m for m in means if m > 0] or [0.0])
+            for state, mean, g in zip(states, means, grown, strict=True):
+                if usual > 0 and mean > 0:
+                    state["exp_avg_sq"][places] *= max(usual / mean, 4.0**-2)
+                elif usual > 0:
+                    state["exp_avg_sq"][places] = usual * g
 
 
 def without(agent: Agent, held: Sequence[int]) -> Agent:

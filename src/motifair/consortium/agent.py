@@ -236,6 +236,7 @@ class MemberAgent:
             gradient_norm=float(sent.gradient_norm[0]),
             prototypes=None if sent.prototypes is None else sent.prototypes.numpy(),
             loss=float(sent.loss[0]),
+            moments=None if sent.moments is None else sent.moments[0].numpy(),
         )
         return upload, trained, before.weights[:, self.shared]
 
@@ -264,10 +265,14 @@ class MemberAgent:
         if self.method.own_weight and kept.state.own is None:
             # The terms had no separate models of agents before.
             kept = replace(kept, state=replace(kept.state, own=self._own()))
+        common = None
+        if download.moments is not None:
+            common = torch.from_numpy(download.moments.copy())[None]
         if download.weights is not None:
             weights = kept.state.weights.clone()
             weights[:, self.shared] = torch.from_numpy(download.weights)
-            return replace(kept.state, weights=weights)
+            moments = self.agents.with_common(kept.state.moments, common)
+            return replace(kept.state, weights=weights, moments=moments)
         old = kept.state.weights.clone()
         old[:, self.shared] = kept.before
         reward = (
@@ -277,7 +282,7 @@ class MemberAgent:
         return self.agents.adopt(
             replace(kept.state, weights=old),
             kept.state,
-            Downloads(reward.view(1, -1), retained, None, None),
+            Downloads(reward.view(1, -1), retained, None, None, common),
         )
 
     def _start(self, own: AgentsState | None) -> AgentsState:

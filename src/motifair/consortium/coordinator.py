@@ -80,6 +80,9 @@ class Coordinator:
         self.method = make_method(terms.config)
         self.model = make_model(terms.config, terms.schema)
         self.shared = self.model.layout.shared(self.method.share)
+        self.units = 0  # whose second moments are made common
+        if self.method.shares_moments(self.model.task):
+            self.units = sum(n for n, _ in self.model.layout.units(self.shared))
 
     @property
     def agreed(self) -> AgreedTerms:
@@ -319,7 +322,7 @@ class Coordinator:
         size = self.shared.stop - self.shared.start
         hidden = self.model.hidden
 
-        def rows(name: str) -> Tensor:
+        def rows(name: str, size: int) -> Tensor:
             empty = np.zeros(size, np.float32)
             return torch.from_numpy(
                 np.stack(
@@ -340,11 +343,12 @@ class Coordinator:
             ]
             prototypes = torch.cat(parts)
         return Uploads(
-            update=rows("update"),
-            gradient=rows("gradient") if self.method.uses_gradients else None,
+            update=rows("update", size),
+            gradient=rows("gradient", size) if self.method.uses_gradients else None,
             gradient_norm=numbers("gradient_norm"),
             prototypes=prototypes,
             loss=numbers("loss"),
+            moments=rows("moments", self.units) if self.units else None,
         )
 
     def _lines(
@@ -397,6 +401,8 @@ class Coordinator:
                     prototypes=downloads.prototypes[own].float().numpy(),
                     active=downloads.active[own].numpy(),
                 )
+            if downloads.moments is not None:
+                task = replace(task, moments=downloads.moments[i].numpy())
             tasks[j.name] = task
         return tasks
 
@@ -409,7 +415,7 @@ class Coordinator:
         if motifs is None:
             return MOST_BYTES_TO_JOIN
         size = int(self.shared.stop - self.shared.start)
-        return 2**16 + 4 * (2 * size + motifs * self.model.hidden)
+        return 2**16 + 4 * (2 * size + self.units + motifs * self.model.hidden)
 
     def _shape(self, motifs: int, task: Download, upload: Upload) -> Shape:
         """Return the shape that the arrays of an upload must have.
@@ -430,7 +436,8 @@ class Coordinator:
             measures = measure_count(labels=reads_labels(self.terms.schema.features))
             prints = upload.graphs
             return Shape(prototypes=prototypes, fingerprints=prints, wiring=measures, trial=trial)
-        return Shape(size, size if self.method.uses_gradients else None, prototypes)
+        gradient = size if self.method.uses_gradients else None
+        return Shape(size, gradient, prototypes, moments=self.units or None)
 
 
 def _no_rewards(server: Server, state: ServerState) -> Downloads:

@@ -92,10 +92,17 @@ def make_privacy(given: Any) -> Privacy:
 
 
 def check_privacy(
-    privacy: Privacy, method: Method, size: int, hidden: int, max_norm: float
+    privacy: Privacy,
+    method: Method,
+    size: int,
+    hidden: int,
+    max_norm: float,
+    *,
+    moments: bool = False,
 ) -> None:
     """Refuse settings that would have no effect, or protect nothing, for a method whose updates
-    have `size` components and whose prototypes have `hidden`.
+    have `size` components and whose prototypes have `hidden`; `moments` is whether second moments
+    are sent, too.
     """
     if privacy == Privacy():
         return
@@ -106,7 +113,7 @@ def check_privacy(
             "which [privacy] does not protect; use alignment_of=update and alignment_against=all, "
             "or remove [privacy]."
         )
-    _check_clear(privacy, method)
+    _check_clear(privacy, method, moments=moments)
     if privacy.clip_prototype and not sends:
         raise MotifairError(
             f"{name} sends no prototypes with these options; remove clip_prototype."
@@ -278,7 +285,7 @@ def _check_number(name: str, value: Any) -> None:
         )
 
 
-def _check_clear(privacy: Privacy, method: Method) -> None:
+def _check_clear(privacy: Privacy, method: Method, *, moments: bool) -> None:
     """Refuse noise for a method that also sends what noise cannot protect."""
     sends, instead = [], []
     if method.believes:
@@ -287,6 +294,9 @@ def _check_clear(privacy: Privacy, method: Method) -> None:
     if method.trial_rounds:
         sends.append("trial_rounds sends a model trained alone, and what peers say of it")
         instead.append("trial_rounds = 0")
+    if moments:
+        sends.append(f"moments={method.config.moments} sends second moments of gradients")
+        instead.append('moments = "own"')
     if privacy.noisy and sends:
         raise MotifairError(
             f"{' and '.join(sends)}, without noise; set {' and '.join(instead)} in [training], or "

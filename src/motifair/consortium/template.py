@@ -53,7 +53,8 @@ rounds = 200
 {training}
 # [privacy]          # differential privacy of uploads; see docs/privacy.md for guarantee and cost
 #                    # (what the default also sends cannot be protected by noise: set
-#                    # size = "claimed" and trial_rounds = 0 in [training], and remove [audit])
+#                    # size = "claimed", trial_rounds = 0 and, for binary tasks, moments = "own"
+#                    # in [training], and remove [audit])
 # clip_update = 0.03       # largest norm of an update
 # noise_update = 20.0      # noise in each component, as a multiple of that
 # clip_prototype = 100.0   # largest norm of all prototypes of an upload together

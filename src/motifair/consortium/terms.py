@@ -234,7 +234,8 @@ def make_terms(content: Mapping[str, Any]) -> FederationTerms:
     method = make_method(terms.config)
     shared = model.layout.shared(method.share)
     size = shared.stop - shared.start
-    check_privacy(terms.privacy, method, size, model.hidden, terms.max_norm)
+    sends = method.shares_moments(model.task)
+    check_privacy(terms.privacy, method, size, model.hidden, terms.max_norm, moments=sends)
     if terms.audit is not None and not method.believes:
         raise MotifairError(
             'An audit asks for fingerprints of graphs, which need size = "believed" in [training]; '

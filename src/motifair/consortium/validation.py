@@ -43,8 +43,8 @@ class Accepted:
 class Shape:
     """Expected shapes of the arrays of an upload: components of update and gradient, (motifs,
     hidden units) of prototypes, numbers of fingerprints and of measures of the wiring, components
-    of the model for judgement, and (models, 2) of judgements; None for an array that must not be
-    sent.
+    of the model for judgement, (models, 2) of judgements, and units of second moments; None for an
+    array that must not be sent.
     """
 
     update: int | None = None
@@ -54,6 +54,7 @@ class Shape:
     wiring: int | None = None
     trial: int | None = None
     judgement: tuple[int, int] | None = None
+    moments: int | None = None
 
 
 def open_upload(
@@ -108,6 +109,8 @@ def _check_arrays(upload: Upload, shape: Shape, max_norm: float) -> None:
             continue
         if not np.isfinite(array).all():
             raise BadRecordError(f"{name} with numbers that are not finite")
+        if name == "moments" and (array < 0).any():
+            raise BadRecordError("second moments below 0")
         if name == "wiring" and np.abs(array).max(initial=0.0) > MOST_SHARE:
             raise BadRecordError("wiring that is not from -1 to 1")
         # A whole update, but each prototype: one that overflows spoils the others. Gradients may

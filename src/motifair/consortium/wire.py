@@ -90,7 +90,8 @@ class Download(_Record):
     the prototypes `(k, H)` of its motifs and which of them exist (`active`, `(k,)`), and number and
     hash of the last entry of the ledger (`head`), with the operator's signature of that hash in hex
     (`receipt`). `weights` `(D,)` replaces the shared part of its model, for an agent that was
-    absent; `models` `(n, D)` are those of its peers that it judges.
+    absent; `models` `(n, D)` are those of its peers that it judges; `moments` `(U,)` the common
+    second moments of units, if the method has any.
 
     `terms` is the digest of the agreed terms. `changed` are the terms, as for the ledger, that a
     member is asked to sign after a change.
@@ -107,6 +108,7 @@ class Download(_Record):
     active: NDArray[np.bool_] | None = None
     weights: Floats | None = None
     models: Floats | None = None
+    moments: Floats | None = None
 
     ARRAYS: ClassVar[Mapping[str, type]] = {
         "reward": np.float32,
@@ -114,6 +116,7 @@ class Download(_Record):
         "active": np.bool_,
         "weights": np.float32,
         "models": np.float32,
+        "moments": np.float32,
     }
 
     @property
@@ -157,9 +160,9 @@ class Upload(_Record):
     fingerprint of each and how they are wired (`GraphSummary`), and its own model `(D,)`, trained
     alone (`trial`), where peers judge it. As a judge: loss and discrimination of each model
     that it was sent, `(n, 2)` (`judgement`). After training: its update `(D,)`, its mean gradient
-    if the method uses it, the norm of the last gradient, prototypes `(k, H)`, and the loss. At the
-    end: its accuracy on its test graphs. `head` is that of the task: the last entry of the ledger
-    that the agent has seen.
+    if the method uses it, the norm of the last gradient, prototypes `(k, H)`, second moments of
+    units `(U,)` if the method makes them common, and the loss. At the end: its accuracy on its test
+    graphs. `head` is that of the task: the last entry of the ledger that the agent has seen.
     """
 
     head: str = ""
@@ -175,6 +178,7 @@ class Upload(_Record):
     wiring: NDArray[np.float64] | None = None
     trial: Floats | None = None
     judgement: NDArray[np.float64] | None = None
+    moments: Floats | None = None
 
     ARRAYS: ClassVar[Mapping[str, type]] = {
         "update": np.float32,
@@ -184,6 +188,7 @@ class Upload(_Record):
         "wiring": np.float64,
         "trial": np.float32,
         "judgement": np.float64,
+        "moments": np.float32,
     }
 
 

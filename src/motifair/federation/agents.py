@@ -21,6 +21,7 @@ from motifair.graphs.graph_set import ranges
 from motifair.graphs.task import Task
 from motifair.kernels import norms
 from motifair.learning.adam import Adam, Moments
+from motifair.learning.common_moments import CommonMoments
 from motifair.learning.loader import Loader
 from motifair.learning.objective import discrimination, equally_sure, mean_loss
 from motifair.learning.randomness import DropoutBits, derive_seed, fold
@@ -89,6 +90,9 @@ class Agents:
         self.keys, self.method, self.training = keys, method, training
         self.model = training.model
         self.shared = self.model.layout.shared(method.share)
+        self.common: CommonMoments | None = None
+        if method.shares_moments(self.model.task):
+            self.common = CommonMoments(self.model.layout, self.shared, training.adam.beta2)
         device = keys.device
 
         def loader(shards: list[Shard], layers: int = 0) -> Loader:
@@ -136,7 +140,7 @@ class Agents:
     def _training_alone(self, keys: Tensor, loaders: list[Loader]) -> Agents:
         """Return the same agents training alone with other random bits, on what `loaders` have."""
         alone = copy(self)
-        alone.alone, alone.keys, alone.loaders = None, keys, loaders
+        alone.alone, alone.common, alone.keys, alone.loaders = None, None, keys, loaders
         alone.method = SelfTrain().bind(self.method.config)
         alone.shared = self.model.layout.shared(alone.method.share)
         alone.training = replace(self.training, terms=alone.method.terms(alone.shared))
@@ -210,6 +214,7 @@ class Agents:
             gradient_norm=done.gradient_norm,
             prototypes=done.local if self.method.uses_prototypes else None,
             loss=done.loss,
+            moments=None if self.common is None else self.common.means(trained.moments),
         )
 
     def _limited(self, made: Tensor) -> Tensor:
@@ -261,7 +266,8 @@ class Agents:
     def adopt(self, before: AgentsState, trained: AgentsState, downloads: Downloads) -> AgentsState:
         """Return w_old + κ·Δ + s·reward on the shared parameters.
 
-        Personal parameters keep their trained values; the optimiser's moments stay.
+        Personal parameters keep their trained values; the optimiser's moments stay, or have the
+        common means.
         """
         old = before.weights[:, self.shared]
         own = trained.weights[:, self.shared]
@@ -269,7 +275,14 @@ class Agents:
         kept = torch.lerp(old, own, downloads.retained.to(old.dtype)[:, None])
         weights = trained.weights.clone()
         weights[:, self.shared] = kept + self.method.reward_step * downloads.reward.to(old.dtype)
-        return replace(trained, weights=weights)
+        moments = self.with_common(trained.moments, downloads.moments)
+        return replace(trained, weights=weights, moments=moments)
+
+    def with_common(self, moments: Moments, common: Tensor | None) -> Moments:
+        """Return moments with the `common (A, U)` means of units, or as they are without any."""
+        if self.common is None or common is None:
+            return moments
+        return self.common.scaled(moments, common.to(moments.second.dtype))
 
     def prototypes(self, state: AgentsState) -> Tensor:
         """Return the local prototypes of all agents, `(M, H)`."""

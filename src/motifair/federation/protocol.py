@@ -26,8 +26,8 @@ class Uploads:
 
     `update (A, D)` is the change of the shared parameters, `gradient (A, D)` the mean raw gradient
     where the method aligns gradients, `gradient_norm (A,)` the norm of the last one,
-    `prototypes (M, H)` the local prototypes of all agents one after another, and `loss (A,)` for
-    the record.
+    `prototypes (M, H)` the local prototypes of all agents one after another, `loss (A,)` for
+    the record, and `moments (A, U)` the mean second moments of units where they are made common.
     """
 
     update: Tensor
@@ -35,6 +35,7 @@ class Uploads:
     gradient_norm: Tensor
     prototypes: Tensor | None
     loss: Tensor
+    moments: Tensor | None = None
 
     def with_rows(
         self, rows: Tensor, *, update: Tensor | None = None, gradient: Tensor | None = None
@@ -57,7 +58,11 @@ class Uploads:
         """Return the uploads in which the agents in some rows send zeros."""
         nothing = torch.zeros_like(self.update[rows])
         norm = with_rows(self.gradient_norm, rows, nothing.new_zeros(len(rows)))
-        return replace(self.with_rows(rows, update=nothing, gradient=nothing), gradient_norm=norm)
+        moments = self.moments
+        if moments is not None:
+            moments = with_rows(moments, rows, torch.zeros_like(moments[rows]))
+        silent = self.with_rows(rows, update=nothing, gradient=nothing)
+        return replace(silent, gradient_norm=norm, moments=moments)
 
 
 def with_rows(table: Tensor, rows: Tensor, new: Tensor) -> Tensor:
@@ -72,10 +77,12 @@ class Downloads:
     """What the server sends back: to each agent its own reward and its own motifs' prototypes.
 
     `reward (A, D)`, `retained (A,)` the share of its own step an agent keeps; `prototypes (M, H)`
-    and `active (M,)` in the order of the uploads.
+    and `active (M,)` in the order of the uploads; `moments (A, U)` those that are common, 0 where
+    nobody has any.
     """
 
     reward: Tensor
     retained: Tensor
     prototypes: Tensor | None
     active: Tensor | None
+    moments: Tensor | None = None

@@ -111,7 +111,12 @@ def serve_round(
         "loss": uploads.loss.view_as(server.graphs),
         **server.traffic(uploads, d.kept),
     }
-    downloads = Downloads(d.reward.flatten(0, -2), d.retained.flatten(), *server.for_agents(new))
+    downloads = Downloads(
+        d.reward.flatten(0, -2),
+        d.retained.flatten(),
+        *server.for_agents(new),
+        server.common_moments(uploads, present),
+    )
     return new, downloads, {name: column.double() for name, column in record.items()}
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from motifair.bag_sum import BagSum
 from motifair.federation.protocol import Judgement, Uploads
 from motifair.mechanism.allocation import sparsify
-from motifair.mechanism.bounds import shorten
+from motifair.mechanism.bounds import median, shorten
 from motifair.mechanism.diversity import diversity
 from motifair.mechanism.judgement import quality
 from motifair.methods import Judge, Memory, Method, Seen
@@ -210,10 +210,22 @@ class Server:
         size = uploads.update.shape[1]
         prototypes = 0 if uploads.prototypes is None else self.prototype_bytes
         vectors = size * (1 if uploads.gradient is None else 2)
+        moments = 0 if uploads.moments is None else 4 * uploads.moments.shape[1]
         return {
-            "uploaded": torch.full_like(kept, 4 * vectors) + prototypes,
-            "downloaded": 4 * (2 * kept).clamp(max=size) + prototypes,
+            "uploaded": torch.full_like(kept, 4 * vectors + moments) + prototypes,
+            "downloaded": 4 * (2 * kept).clamp(max=size) + moments + prototypes,
         }
+
+    def common_moments(self, uploads: Uploads, present: Tensor | None) -> Tensor | None:
+        """Return the usual second moments of each unit, for each agent, `(A, U)`: the median of
+        those `present (..., A)` that have any.
+        """
+        if uploads.moments is None:
+            return None
+        sent = self._apart(uploads.moments)
+        if present is not None:
+            sent = sent.where(present.unsqueeze(-1), 0.0)
+        return median(sent.mT).mT.expand_as(sent).flatten(0, -2)
 
     def for_agents(self, state: ServerState) -> tuple[Tensor | None, Tensor | None]:
         """Return, entry by entry, the global prototypes of the motifs each agent owns."""

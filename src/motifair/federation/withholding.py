@@ -107,7 +107,11 @@ class Withholding(Simulation):
             return self._sent(computed, sent).silent(self.silent), None
 
         done = self.run_round(state, send, own)
-        return replace(done, state=replace(done.state, given=trained.moments))
+        common = done.downloads.moments
+        if common is not None:
+            common = common[self.own]
+        given = self.givers.with_common(trained.moments, common)
+        return replace(done, state=replace(done.state, given=given))
 
     def _sent(self, computed: Uploads, given: Uploads) -> Uploads:
         """Put what the member trained on the graphs that it gives in the place of the rest."""
@@ -116,7 +120,10 @@ class Withholding(Simulation):
         if prototypes is not None and given.prototypes is not None:
             prototypes = with_rows(prototypes, self.entries, given.prototypes)
         norm = with_rows(computed.gradient_norm, self.own, given.gradient_norm)
-        return replace(uploads, gradient_norm=norm, prototypes=prototypes)
+        moments = computed.moments
+        if moments is not None and given.moments is not None:
+            moments = with_rows(moments, self.own, given.moments)
+        return replace(uploads, gradient_norm=norm, prototypes=prototypes, moments=moments)
 
     def part(self, state: FederationState, f: int) -> FederationState:
         """Take one federation out of the stack."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from motifair.components import Component
 from motifair.config import OPTIONS, Config
-from motifair.graphs.task import Task
+from motifair.graphs.task import BINARY, Task
 from motifair.learning.objective import Term, supervised
 from motifair.mechanism.aggregation import size_weights
 from motifair.methods.aggregations import AGGREGATIONS, Aggregation, Mean
@@ -201,6 +201,11 @@ class Method(Component):
     def own_prior(self) -> float:
         """Graphs that `own_weight` counts for where agents choose that share on held-back ones."""
         return float(self.chosen("own_prior"))
+
+    def shares_moments(self, task: Task) -> bool:
+        """Whether agents make the second moments of their optimisers common, unit by unit."""
+        chosen = self.chosen("moments")
+        return bool(chosen == "common" or (chosen == "auto" and task.kind == BINARY))
 
     @property
     def reward_step(self) -> float:

@@ -36,7 +36,7 @@ class Motifair(Method):
             "beta", "reward_for", "mask_scope", "mask_by", "retention", "reward_step", "own_weight",
             "own_prior", "prototype_distance", "prototype_reduce", "prototype_weight", "budget",
             "payoff", "contribution", "aggregator", "valuation", "size", "bounded",
-            "initial_value", "trial_rounds",
+            "initial_value", "trial_rounds", "moments",
         }
     )  # fmt: skip
 

@@ -96,6 +96,15 @@ class Layout:
             n for n, e in zip(self.sizes, ends, strict=True) if part.start < e <= part.stop
         )
 
+    def units(self, part: slice) -> list[tuple[int, int]]:
+        """Return number and size of the units of each parameter inside a slice of a row: the rows
+        of a matrix, or a whole vector.
+        """
+        ends = torch.tensor(self.sizes).cumsum(0).tolist()
+        inside = [part.start < end <= part.stop for end in ends]
+        shapes = [s if len(s) == 2 else (1, math.prod(s)) for s in self.shapes]
+        return [(s[0], s[1]) for s, here in zip(shapes, inside, strict=True) if here]
+
     def initial(self, seed: int, dtype: torch.dtype) -> Tensor:
         """Draw initial weights `(D,)`, uniform within ±`bounds`, by default ±1/√inputs.
 
