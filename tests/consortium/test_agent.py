@@ -212,7 +212,7 @@ def test_an_answer_shows_no_secret_of_the_member() -> None:
         assert set(vars(upload)) == {
             "run", "round", "agent", "task", "head", "graphs", "motifs", "gradient_norm", "loss",
             "accuracy", "update", "gradient", "prototypes", "fingerprints", "wiring", "trial",
-            "judgement",
+            "judgement", "moments",
         }  # fmt: skip
         assert all(other.encode() not in content for other in NAMES if other != name)
 
