@@ -21,6 +21,7 @@ MODULES = {
     "lambda": "motifair.studies.sweep",
     "scale": "motifair.studies.scale",
     "contribution": "motifair.studies.contribution",
+    "members": "motifair.studies.members",
     "claims": "motifair.studies.claims",
     "pooled": "motifair.studies.pooled",
     "manipulation": "motifair.studies.manipulation",
