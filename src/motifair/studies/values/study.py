@@ -35,7 +35,7 @@ from motifair.learning.randomness import derive_seed
 from motifair.studies.processes import ahead
 from motifair.studies.study import Settings, Study, StudyResult
 from motifair.studies.values.coalitions import Coalitions
-from motifair.studies.values.figures import SHOWN, nearness, pay_against_truth
+from motifair.studies.values.figures import SHOWN, by_scenario, nearness, pay_against_truth
 from motifair.studies.values.measures import OTHER_TEST, OTHER_TRUTHS, RELIABILITY, measured
 from motifair.studies.values.observation import Observation
 from motifair.studies.values.tables import (
@@ -119,19 +119,23 @@ def describe(table: pd.DataFrame, paid: pd.DataFrame, utilities: pd.DataFrame) -
         "largest_most",
     ]  # fmt: skip
     complete, on_all = each[each["split"] < COMPLETE], each[each["valuation"].isin(ON_ALL)]
-    rows = summary(complete)
+    rows, scenarios = summary(complete), ranks(on_all, ["valuation", "scenario"])
     return StudyResult(
         title="Who contributes is who is paid: valuations against the truth by retraining",
         tables={
             "summary": rows,
             "scenarios": ranks(complete, ["valuation", "scenario"]),
             "all-splits": summary(on_all),
-            "all-scenarios": ranks(on_all, ["valuation", "scenario"]),
+            "all-scenarios": scenarios,
             "all-datasets": ranks(on_all, KEYS),
             "roles": roles_table(table[table["valuation"] == SHOWN[0]]),
             "inverted": inverted_table(paid),
         },
-        figures={"nearness": nearness(rows), "pay": pay_against_truth(table)},
+        figures={
+            "nearness": nearness(rows),
+            "by-scenario": by_scenario(scenarios),
+            "pay": pay_against_truth(table),
+        },
         notes=NOTES,
         raw={
             "splits": each[columns],
