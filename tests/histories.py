@@ -77,6 +77,7 @@ class Naive:
     diversity: dict[str, Fraction] = field(default_factory=dict)
     raised: dict[str, Fraction] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
+    worth: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def parts(self) -> tuple[dict[str, Fraction], ...]:
@@ -105,23 +106,32 @@ class Naive:
             self.initial[name] = Fraction(1, len(members))
 
     def begin(self, new: Mapping[str, tuple[Fraction, Fraction, Fraction]], rest: Fraction) -> None:
-        """Give members without evidence so far what theirs is of the others', or leave all."""
+        """Give members without evidence so far what theirs is of the others', with a tenth of what
+        their graphs are worth; or all what theirs is, or leave all.
+        """
         evidence = {n: sum(parts, Fraction(0)) for n, parts in new.items()}
         known = [n for n in new if n in self.seen]
+        decided = not known and sum(evidence.values()) > 0
+        if not decided:
+            worth = sum(self.worth[n] for n in new)
+            evidence = {n: x + Fraction(self.worth[n], 10 * worth) for n, x in evidence.items()}
         said = sum((evidence[n] for n in known or new), Fraction(0))
-        worth = sum((self.value(n) for n in known), Fraction(0)) if known else said
-        if said <= 0 or worth <= 0:
+        held = sum((self.value(n) for n in known), Fraction(0)) if known else said
+        if said <= 0 or held <= 0:
             return
-        total = sum(
-            self.value(n) if n in known else worth / said * evidence[n] for n in sorted(new)
-        )
+        first = {n: self.value(n) if n in known else held / said * evidence[n] for n in new}
+        total = sum(first.values())
         if total <= 0:
             return
         for n, parts in new.items():
+            by = rest / total
+            if n in known:
+                for part in self.parts:
+                    part[n] *= by
+                continue
             for part, x in zip(self.parts[1:], parts, strict=True):
-                old = part[n] if n in known else worth / said * x
-                part[n] = old * rest / total
-            self.initial[n] = self.initial[n] * rest / total if n in known else Fraction(0)
+                part[n] = by * held / said * x if decided else Fraction(0)
+            self.initial[n] = Fraction(0) if decided else by * first[n]
 
     def step(
         self, phi: Mapping[str, float], d: Mapping[str, float], c: Mapping[str, object]
@@ -169,7 +179,8 @@ def true_history(random: Random, low: float = -0.3) -> tuple[list[Entry], list[N
         "diversity_weight": random.choice([0.0, 1.0, 8.0]),
         "initial_value": random.choice(["equal", "evidence"]),
     }
-    books, naive = Accounts("random"), Naive()
+    worth = {name: random.randint(1, 9) for name in POOL}
+    books, naive = Accounts("random"), Naive(worth=worth)
     entries: list[Entry] = []
     states: list[Naive] = []
     for _ in range(random.randint(1, 3)):

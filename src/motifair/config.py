@@ -208,7 +208,7 @@ class Config:
     initial_value: str = option(
         "equal",
         "what an agent's value begins with: 1/N, `equal` for every name, or what its first "
-        "`evidence` is of the others'",
+        "`evidence` is of the others', late in a run with what its graphs are worth",
         choices=("equal", "evidence"),
     )
     trial_rounds: int = option(

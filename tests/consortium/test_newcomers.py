@@ -27,6 +27,7 @@ from motifair.errors import MotifairError
 from motifair.federation.trial import judged_agents
 from motifair.graphs.graph_set import GraphSet
 from motifair.graphs.planted import planted
+from motifair.methods import motifair as motifair_module
 from motifair.report.verdicts import verdict_on_statement
 from motifair.statements.statement import make_statement
 from motifair.statements.verification import verify
@@ -114,6 +115,29 @@ def test_a_harmful_newcomer_is_paid_and_given_nothing(tmp_path: Path) -> None:
     initial = coordinator.model.layout.initial(world.terms.config.seed, torch.float32)
     assert torch.equal(torch.from_numpy(world.task(NEW, 3).weights), initial[coordinator.shared])  # type: ignore[arg-type]
     world.check_books()
+
+
+@pytest.mark.parametrize("kind", [{}, HARMFUL], ids=["honest", "harmful"])
+def test_who_comes_when_rounds_say_nothing_any_more_begins_with_what_its_graphs_are_worth(
+    kind: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Late in a training consensus, and so all evidence, is exactly 0 in most rounds."""
+    founded = Open(tmp_path, quick(FOUNDERS), kind=kind)
+    founded.drive(rounds=2)
+    before = founded.checkpoint().server.value
+    monkeypatch.setattr(motifair_module, "coverage", lambda u, worth, length: 0.0 * length)
+    world = founded.then(NAMES)
+    world.drive(rounds=3)
+    worth = world.worth()
+    part = worth[NEW] / sum(worth.values())
+    assert (part == 0) == bool(kind)
+    assert [world.line(t, NEW).value for t in (3, 4, 5)] == pytest.approx([1e12 * part] * 3)
+    assert world.paid(since=2)[NEW] == pytest.approx(3 * 10_000 * part, abs=3)
+    after = world.checkpoint().server.value
+    torch.testing.assert_close(after[:3] / (1 - part), before)
+    assert verify(world.entries()).fits
+    for name in NAMES:
+        assert not any(p.note for p in make_statement(world.entries(), name).rounds)
 
 
 def test_an_honest_newcomer_is_paid_about_what_it_is_from_the_start(tmp_path: Path) -> None:

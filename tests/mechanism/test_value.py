@@ -10,7 +10,7 @@ from oracles import naive
 from torch import Tensor
 from value_strategies import numbers, values
 
-from motifair.mechanism.value import EVIDENCE, bounded, evidence, update_value
+from motifair.mechanism.value import EVIDENCE, begun, bounded, evidence, update_value
 
 RULES = pytest.mark.parametrize("rule", ["additive", "ema"])
 rates = st.floats(0.001, 1.0)
@@ -144,3 +144,57 @@ def test_several_federations_at_once_equal_each_by_itself(
     assert torch.allclose(
         both[1], update_value(value.flip(0), -x, rate=rate, rule=rule), rtol=0, atol=1e-12
     )
+
+
+newcomers = st.lists(st.booleans(), min_size=8, max_size=8).map(torch.tensor)
+
+
+@given(data=st.data(), x=numbers(0, 1), new=newcomers, late=st.sampled_from([1.0, 1e-3, 0.0]))
+def test_newcomers_begin_with_evidence_or_else_with_what_their_graphs_are_worth(
+    data: st.DataObject, x: Tensor, new: Tensor, late: float
+) -> None:
+    """As far as a round says anything; who was there before keeps its part of the rest."""
+    value, worth = (data.draw(numbers(0.125, 1, size=len(x))) for _ in range(2))
+    known, x = ~new[: len(x)], late * x
+    assume(known.any())
+    worth[0] = x[0] = 0.0  # of an agent that brings nothing
+    first = begun(value, x, known, worth)
+    assert torch.allclose(first.sum(), value.sum())
+    kept = first[known] / value[known]
+    assert torch.allclose(kept, kept[:1].expand_as(kept))
+    if not known[0]:
+        assert first[0] == 0
+    said, part = x, worth / worth.sum()
+    scored = said + 0.1 * part
+    if scored[known].sum() > 0:
+        expected = scored / scored[known].sum() * first[known].sum()
+        assert torch.allclose(first[~known], expected[~known])
+
+
+@given(data=st.data(), x=numbers(0, 1))
+def test_all_begin_with_their_evidence_and_without_any_with_what_graphs_are_worth(
+    data: st.DataObject, x: Tensor
+) -> None:
+    worth = data.draw(numbers(0.125, 1, size=len(x)))
+    nobody, value = torch.zeros(len(x), dtype=torch.bool), torch.full_like(x, 1 / len(x))
+    assume(x.sum() > 1e-6)
+    assert torch.allclose(begun(value, x, nobody, worth), x / x.sum())
+    assert torch.allclose(begun(value, 0 * x, nobody, worth), worth / worth.sum())
+    assert torch.equal(begun(value, 0 * x, nobody, 0 * worth), value)  # nothing to go by
+
+
+@given(data=st.data(), x=numbers(0, 1), new=newcomers)
+def test_names_gain_nothing_where_values_begin(data: st.DataObject, x: Tensor, new: Tensor) -> None:
+    """A newcomer as two names with half of its evidence and worth each begins with the same sum."""
+    value, worth = (data.draw(numbers(0.125, 1, size=len(x))) for _ in range(2))
+    known = ~new[: len(x)]
+    known[0], known[-1] = True, False
+    one = begun(value, x, known, worth)
+    share = value[-1:] / 2
+    two = begun(
+        torch.cat([value[:-1], share, share]),
+        torch.cat([x[:-1], x[-1:] / 2, x[-1:] / 2]),
+        torch.cat([known, known[-1:]]),
+        torch.cat([worth[:-1], worth[-1:] / 2, worth[-1:] / 2]),
+    )
+    assert torch.allclose(two[-2:].sum(), one[-1])

@@ -249,7 +249,9 @@ def test_without_alignment_value_is_by_diversity_alone_and_no_gradient_is_upload
     options = naive.Options(value_rate=config.value_rate)
     for t in range(2):
         first = t == 0 and config.initial_value == "evidence"
-        value = naive.updated_values(value, [0.0] * 4, shares.tolist(), options, nothing_kept=first)
+        value = naive.updated_values(
+            value, [0.0] * 4, shares.tolist(), options, begin_with=[1.0] * 4 if first else None
+        )
         assert np.allclose(history.columns["value"][t], value, rtol=0, atol=1e-9)
     assert np.ptp(value) > 1e-4
     assert (np.argsort(value, kind="stable") == np.argsort(shares, kind="stable")).all()

@@ -716,9 +716,10 @@ def updated_values(
     diversity: Sequence[float],
     options: Options,
     *,
-    nothing_kept: bool = False,
+    begin_with: Sequence[float] | None = None,
 ) -> list[float]:
-    """r_i from its previous value and the evidence x_i (E9), or from the evidence alone.
+    """r_i from its previous value and the evidence x_i (E9), or, for agents that begin, from the
+    evidence alone, or what their graphs are worth where there is none.
 
     S = sum x, with the guard S = max(sum x, sum |x| / 2), x'_i = x_i + (S - sum x) / N, and
     additive: r_i <- (r_i + alpha1 x'_i) / (1 + alpha1 S)
@@ -732,7 +733,9 @@ def updated_values(
     lift = (total - sum(x)) / len(x)
     rate = options.value_rate
     old = 1.0 if options.value_update == "additive" else 1.0 - rate
-    if nothing_kept and total > 0:
+    if begin_with is not None:
+        if total <= 0:
+            return [number / sum(begin_with) for number in begin_with]
         old = 0.0
     if old + rate * total == 0:
         return list(values)
@@ -966,7 +969,8 @@ def federate(
         phi = running_means(running, phi, options.alignment_rate)
         running = list(phi)
         first = t == 1 and options.initial_value == "evidence"
-        values = updated_values(values, phi, diversity, options, nothing_kept=first)
+        begin_with = worth if first else None
+        values = updated_values(values, phi, diversity, options, begin_with=begin_with)
         compensation = compensations(values, history)
         history.append(values)
         prototypes = aggregated_prototypes(local, values, prototypes)

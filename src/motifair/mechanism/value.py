@@ -7,6 +7,8 @@ from torch import Tensor
 
 LEAST_TOTAL = 0.5
 VALUE_DIGITS = 12
+WORTH_SAYS = 0.1  # the evidence that says as much of newcomers as what their graphs are worth
+SMALLEST = 1e-12
 
 
 def evidence(alignment: Tensor, diversity: Tensor, diversity_weight: float) -> Tensor:
@@ -67,31 +69,35 @@ def quantised(value: Tensor) -> Tensor:
     return torch.round(value, decimals=VALUE_DIGITS)
 
 
-def begun(value: Tensor, x: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the values before a round in which some agents give their first evidence, `(..., A)`,
-    and whether they could be had, `(..., 1)`; if not, they are the `value` that was given.
+def begun(value: Tensor, x: Tensor, known: Tensor, worth: Tensor) -> Tensor:
+    """Return the values before a round in which some agents give their first evidence, `(..., A)`.
 
-    Nobody is worth anything for its name: an agent that is not yet `known` begins with what its
-    evidence `x` is of the others', Σ over the known r_j · x_i / Σ over the known x_j, and if nobody
-    is known all begin with their shares of the evidence. The sum stays.
+    Nobody is worth anything for its name: an agent that is not yet `known` begins with its part of
+    the evidence `x`, Σ over the known r_j · x_i / Σ over the known x_j, and if nobody is known all
+    begin with their parts. Late in a training evidence is next to nothing, and chance: who comes
+    then begins with its part of what graphs are `worth`. So x_i + 0.1·W_i/ΣW is in the place of x_i
+    unless the evidence is of all. The sum stays.
 
-    >>> r, x = torch.tensor([0.25, 0.25, 0.5]), torch.tensor([0.5, 0.5, 0.25])
-    >>> begun(r, x, torch.tensor([True, True, False]))[0].tolist()
-    [0.4000000059604645, 0.4000000059604645, 0.20000000298023224]
-    >>> begun(r, x, torch.tensor([False, False, False]))[0].tolist()
-    [0.4000000059604645, 0.4000000059604645, 0.20000000298023224]
+    >>> r, x = torch.tensor([0.25, 0.25, 0.5]), torch.tensor([0.475, 0.475, 0.2])
+    >>> known, worth = torch.tensor([True, True, False]), torch.tensor([5.0, 5.0, 10.0])
+    >>> [round(v, 6) for v in begun(r, x, known, worth).tolist()]
+    [0.4, 0.4, 0.2]
+    >>> begun(r, 0 * x, known, worth).tolist()
+    [0.25, 0.25, 0.5]
     """
     nobody = ~known.any(dim=-1, keepdim=True)
     counted = known | nobody
-    worth = torch.where(nobody, x, value).where(counted, 0.0).sum(dim=-1, keepdim=True)
-    evidence = x.where(counted, 0.0).sum(dim=-1, keepdim=True)
-    said = (evidence > 0) & (worth > 0)  # else there is nothing to compare with
-    by = worth / torch.where(said, evidence, 1.0)
-    first = value.where(known, by * x)
+    decided = nobody & (x.sum(dim=-1, keepdim=True) > 0)
+    part = worth / worth.sum(dim=-1, keepdim=True).clamp(min=SMALLEST)
+    x = torch.where(decided, x, x + WORTH_SAYS * part)
+    held = torch.where(nobody, x, value).where(counted, 0.0).sum(dim=-1, keepdim=True)
+    said = x.where(counted, 0.0).sum(dim=-1, keepdim=True)
+    could = (said > 0) & (held > 0)  # else there is nothing to compare with
+    first = value.where(known, held / torch.where(could, said, 1.0) * x)
     total = first.sum(dim=-1, keepdim=True)
-    said = said & (total >= 1e-12)
-    scale = value.sum(dim=-1, keepdim=True) / torch.where(said, total, 1.0)
-    return torch.where(said, first * scale, value), said
+    could = could & (total >= SMALLEST)
+    scale = value.sum(dim=-1, keepdim=True) / torch.where(could, total, 1.0)
+    return torch.where(could, first * scale, value)
 
 
 def update_value(value: Tensor, x: Tensor, *, rate: float, rule: str, guard: bool = True) -> Tensor:

@@ -48,7 +48,7 @@ class RunningValue(Valuation):
         before = seen.value
         if c.initial_value == "evidence":
             said = bounded(x) if c.value_guard else x
-            before, _ = begun(before, said, ~torch.isnan(seen.alignment))
+            before = begun(before, said, ~torch.isnan(seen.alignment), seen.worth)
         return update_value(before, x, rate=c.value_rate, rule=c.value_update, guard=c.value_guard)
 
 

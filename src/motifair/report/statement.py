@@ -27,7 +27,7 @@ from motifair.table import Table
 
 SUFFIXES = {".txt": "text", ".json": "json", ".html": "html", ".pdf": "pdf"}
 LABELS = {
-    "initial": "initial equal share",
+    "initial": "initial value",
     "diversity": "diversity",
     "adjustment": "adjustment",
     "value": "value",

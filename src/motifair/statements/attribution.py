@@ -1,9 +1,10 @@
 """Attribution of a member's value to its parts, and its influence on the federation in a round.
 
 Given its divisor, E9 is linear: r_i^t = (kept·r_i^{t−1} + α1·x_i) / Z. So every part of a value
-(initial equal share, contributions of alignment and of diversity) is carried from round to round
+(what it began with, contributions of alignment and of diversity) is carried from round to round
 like the value itself, and the parts can be recomputed from a ledger, which holds the alignment and
-the diversity of all members.
+the diversity of all members. It does not hold what graphs are worth, by which members begin that
+join later: what these began with is what their first values say.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from torch import Tensor
 from motifair.config import make_config
 from motifair.errors import MotifairError
 from motifair.mechanism.settlement import PICO
-from motifair.mechanism.value import EVIDENCE, begun, bounded
+from motifair.mechanism.value import EVIDENCE, bounded
 from motifair.methods import make_method
 from motifair.methods.motifair import Motifair
 from motifair.methods.valuations import RunningValue
@@ -31,9 +32,9 @@ UNEXPLAINED = 1000  # in units of 1e-12: more than rounding can explain
 class ValueParts:
     """Parts that add up to a value, in units of 1e-12.
 
-    `initial` is what is left of the equal initial value. `adjustment` is evidence that was raised
-    equally for all members (`value.bounded`), and any remaining difference to the recorded value:
-    rounding, unless the value was not `explained`.
+    `initial` is what is left of the value that it began with. `adjustment` is evidence that was
+    raised equally for all members (`value.bounded`), and any remaining difference to the recorded
+    value: rounding, unless the value was not `explained`.
 
     >>> ValueParts(initial=3, alignment=2).value
     5
@@ -146,16 +147,17 @@ class ValueAttribution:
         if rest <= 0 or abs(total) < 1e-12:
             return self.parts
         new = [float(part[place]) for part in (aligned, x - aligned, raised - x)]
+        gain = c.value_rate * rest / total
         parts = self.parts
         if c.initial_value == "evidence":
             known = torch.tensor([line.agent in self.aligned for line in reported])
-            first, could = begun(before, raised, known)
-            if bool(known[place]):
-                parts = parts.scaled(float(first[place] / before[place]) if before[place] else 1.0)
-            elif bool(could):
-                by = float(first[place] / raised[place]) if raised[place] else 0.0
+            if not known.any() and raised.sum() > 0:
+                by = rest / float(raised.sum())
                 parts = parts.scaled(0, *(by * part for part in new))
-        gain = c.value_rate * rest / total
+            else:
+                after = torch.tensor([float(line.value) for line in reported], dtype=torch.float64)
+                first = (after - gain * raised) * total / kept if kept else after
+                parts = _begun(parts, before, first, known, place)
         return parts.scaled(kept / total, *(gain * part for part in new))
 
     def _lean(self, rule: Motifair, reported: Sequence[Line], place: int) -> float | None:
@@ -185,6 +187,18 @@ class ValueAttribution:
             return value.clamp(min=0)
         graphs = torch.tensor([self.graphs[n] for n in names], dtype=torch.float64)
         return graphs * (value > 0) if by == "trusted" else graphs
+
+
+def _begun(
+    parts: ValueParts, before: Tensor, first: Tensor, known: Tensor, place: int
+) -> ValueParts:
+    """Return the parts of a member with new ones: these began with their values in `first`, and the
+    others, who are `known`, share the rest in proportion to their values `before`.
+    """
+    if not known[place]:
+        return ValueParts(round(float(first[place])))
+    old = float(before[known].sum())
+    return parts.scaled(float(before.sum() - first[~known].sum()) / old) if old > 0 else parts
 
 
 def valued_by(terms: AgreedTerms) -> Motifair | None:

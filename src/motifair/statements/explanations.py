@@ -70,7 +70,12 @@ def how_paid(terms: AgreedTerms) -> str:
         "number of its graphs that count, this says what they are worth. "
     )
     first = rule.config.initial_value == "evidence"
-    start = "with what a member's first round shows" if first else "equal for all"
+    start = (
+        "with what a member's first round shows, for who joins later also with what its graphs are "
+        "worth"
+        if first
+        else "equal for all"
+    )
     added = alignment_kind(terms)
     if rule.config.diversity_weight > 0:
         added += " and diversity"

@@ -33,7 +33,7 @@ from motifair.statements.explanations import (
 from motifair.statements.payment import Payment, payments_of
 
 PARTS = {
-    "initial": "what is left of the equal initial value",
+    "initial": "what is left of the value that it began with",
     "alignment": ALIGNED["alignment"],
     "diversity": "the variety of motifs in its graphs",
     "adjustment": "evidence that was raised equally for all, and the rest of the value",
