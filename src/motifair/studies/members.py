@@ -46,7 +46,8 @@ NOTES = (
     "better on average. `by_test_graphs`: members weighted by their test graphs, minus FedAvg's. "
     "`rationality`: the share of members not worse off than alone.",
     "`giving`: one of six members of each split gives none, a quarter, half, three quarters or all "
-    "of its graphs. `accuracy_slope` is the rise of its accuracy from nothing to all by a straight "
+    f"of its graphs, for at most {GIVING_ROUNDS} rounds, and tests on three tenths of what it has. "
+    "`accuracy_slope` is the rise of its accuracy from nothing to all by a straight "
     "line, `pay_slope` that of its pay in units of what it is paid for giving all, "
     "`free_rider_gain` its accuracy for giving nothing, minus that of training alone.",
 )
