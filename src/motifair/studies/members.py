@@ -23,8 +23,7 @@ from motifair.studies.study import Settings, Study, StudyResult, runs_folder
 
 # Fixed in docs/results/seeds.toml before anything was run on them.
 ACCURACY, GIVING = 560_000, 570_000
-MOST_SPLITS, SPLITS = 10, {"Mutagenicity": 3}
-DATASETS = ("Mutagenicity", "PROTEINS", "AIDS", "IMDB-MULTI", "IMDB-BINARY", "BZR")
+LARGE, OTHERS = ("Mutagenicity",), ("PROTEINS", "AIDS", "IMDB-MULTI", "IMDB-BINARY", "BZR")
 BASELINE, OURS = "fedavg", "motifair"
 ALIKE, SIZES, GIVES = "alike", "sizes", "giving"
 PARTS: Mapping[str, Mapping[str, Any]] = {
@@ -33,7 +32,8 @@ PARTS: Mapping[str, Mapping[str, Any]] = {
     # Of three times as many test graphs as usual: one member's few decide what is measured.
     GIVES: {"seed": GIVING, "agents": 6, "test_fraction": 0.3, "incentives": True},
 }
-GIVING_ROUNDS = 100
+GIVING_ROUNDS, GIVING_SPLITS = 100, 6
+LARGE_SPLITS, MOST_SPLITS = 3, 10
 DIFFERENCES = {  # columns of the table of accuracies, and how they are drawn
     "members_minus_fedavg": (drawing.BLUE, "o", "members − FedAvg's"),
     "members_minus_alone": (drawing.GREEN, "s", "members − training alone"),
@@ -55,7 +55,11 @@ NOTES = (
 
 def run(settings: Settings) -> StudyResult:
     """Run datasets shared out alike and by unequal sizes, and with a member that gives less."""
-    pieces = [(dataset, part) for part in PARTS for dataset in settings.datasets or DATASETS]
+    pieces = [
+        (dataset, part)
+        for part in PARTS
+        for dataset in settings.datasets or (OTHERS if part == GIVES else (*LARGE, *OTHERS))
+    ]
     ahead(settings, train, pieces)
     made = {piece: compared(settings, *piece) for piece in pieces}
     accuracy = pd.concat([accuracies(*p, c) for p, c in made.items() if p[1] != GIVES])
@@ -81,7 +85,8 @@ def compared(settings: Settings, dataset: str, part: str) -> Comparison:
     if part == GIVES:
         options["rounds"] = min(settings.rounds, GIVING_ROUNDS)
     methods = (OURS,) if part == GIVES else (BASELINE, OURS)
-    splits = SPLITS.get(dataset, MOST_SPLITS)
+    splits = GIVING_SPLITS if part == GIVES else MOST_SPLITS
+    splits = min(splits, LARGE_SPLITS) if dataset in LARGE else splits
     plans = {m: settings.plan(dataset, splits=splits, method=m, **options) for m in methods}
     return settings.execute(f"{runs_folder(plans[OURS])}-members", plans, methods[0])
 
