@@ -124,7 +124,7 @@ def test_every_study_can_be_loaded_and_answers_to_its_name() -> None:
     assert set(MODULES) == {
         "table2", "perturbed", "tradeoff", "payoff", "ablation", "lambda", "scale",
         "contribution", "datasets", "claims", "manipulation", "values", "axioms",
-        "inversion", "influence", "pooled",
+        "inversion", "influence", "pooled", "members",
     }  # fmt: skip
 
 
