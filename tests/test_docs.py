@@ -33,6 +33,7 @@ def test_the_python_of_the_documents_runs(
     code: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, data_dir: Path
 ) -> None:
     (tmp_path / "data").symlink_to(data_dir)
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
     monkeypatch.chdir(tmp_path)
     exec(code, {})
 

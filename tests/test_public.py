@@ -22,7 +22,7 @@ from motifair.methods import Method, Seen
 PROJECT = Path(__file__).parent.parent / "pyproject.toml"
 NAMES = {
     "Callback", "Comparison", "Config", "Method", "MotifairError", "Result", "Seen", "Sweep",
-    "__version__", "compare", "load_result", "run", "sweep",
+    "__version__", "against_truth", "compare", "load_result", "run", "sweep",
 }  # fmt: skip
 
 

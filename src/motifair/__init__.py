@@ -1,7 +1,8 @@
 """Fair graph federated learning: value every agent, reward while training, pay every round.
 
 `run` trains one method, `compare` several, `sweep` one over a grid of options; they return objects
-with tables, intervals and a view in notebooks. `load_result` reads a run back from its folder.
+with tables, intervals and a view in notebooks. `against_truth` says how near what methods pay is to
+what members are worth. `load_result` reads a run back from its folder.
 `Config` holds all options; `Method` and `Callback` are what a method or a hook of one's own derives
 from.
 
@@ -25,11 +26,12 @@ if TYPE_CHECKING:
     from motifair.experiments.sweep import Sweep, sweep
     from motifair.federation.callbacks import Callback
     from motifair.methods.base import Method, Seen
+    from motifair.studies.values.against import against_truth
     from motifair.version import __version__
 
 __all__ = [
     "Callback", "Comparison", "Config", "Method", "MotifairError", "Result", "Seen", "Sweep",
-    "__version__", "compare", "load_result", "run", "sweep",
+    "__version__", "against_truth", "compare", "load_result", "run", "sweep",
 ]  # fmt: skip
 
 _HOME = {
@@ -42,6 +44,7 @@ _HOME = {
     "Seen": "motifair.methods.base",
     "Sweep": "motifair.experiments.sweep",
     "__version__": "motifair.version",
+    "against_truth": "motifair.studies.values.against",
     "compare": "motifair.experiments.compare",
     "load_result": "motifair.experiments.result",
     "run": "motifair.experiments.run",

@@ -109,6 +109,10 @@ def test_interrupted_it_says_so_and_goes_on_when_given_again(
             "motifair: The study ablation has no pieces for several processes; leave --processes "
             "out.\n",
         ),
+        (
+            ["ablation", "--truth", "values"],
+            "motifair: The study ablation measures no truth; leave --truth out.\n",
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence_and_nothing_is_written(

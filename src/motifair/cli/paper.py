@@ -44,6 +44,12 @@ def paper(
         int,
         typer.Option(min=1, help="Processes side by side, for studies that have pieces."),
     ] = 1,
+    truth: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder with results of `values`: read the truth from there and measure pay alone."
+        ),
+    ] = None,
     memory: Annotated[
         float | None, typer.Option(help="GiB of the GPU; default 80 % of what is free.")
     ] = None,
@@ -63,6 +69,8 @@ def paper(
         raise MotifairError(
             f"The study {name} has no pieces for several processes; leave --processes out."
         )
+    if truth and not any(study.takes_truth for study in studies):
+        raise MotifairError(f"The study {name} measures no truth; leave --truth out.")
     if out.exists() and not out.is_dir():
         raise MotifairError(f"--out {out} is a file; name a folder.")
     errors = Console(stderr=True)
@@ -77,6 +85,7 @@ def paper(
             device=device,
             threads=threads,
             processes=processes,
+            truth=truth,
             memory=memory,
             data_dir=data_dir,
             progress=progress or no_progress,

@@ -35,9 +35,9 @@ from motifair.models import GIN, Model
 from motifair.models.factory import find_factory
 
 __all__ = [
-    "AGGREGATIONS", "METHODS", "VALUATIONS", "Aggregation", "Judge", "Memory", "Method", "Seen",
-    "Valuation", "all_methods", "component_options", "find_method", "fit_to_model", "make_method",
-    "method_settings", "own_model", "reads", "refuse_unused",
+    "AGGREGATIONS", "MECHANISM_OPTIONS", "METHODS", "VALUATIONS", "Aggregation", "Judge", "Memory",
+    "Method", "Seen", "Valuation", "all_methods", "component_options", "find_method",
+    "fit_to_model", "make_method", "method_settings", "own_model", "reads", "refuse_unused",
 ]  # fmt: skip
 
 METHODS: Mapping[str, type[Method]] = {

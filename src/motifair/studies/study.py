@@ -46,6 +46,7 @@ class Settings:
         device: `auto`, `cpu` or `cuda`.
         threads: Number of threads on a CPU.
         processes: Number of processes for studies whose pieces can be computed side by side.
+        truth: Folder with results of an earlier run, whose truth is not trained again.
         memory: GPU memory in GB that stacks of federations may use.
         data_dir: Folder with TU datasets.
         options: Other options of `Config`, for runs that are smaller than the study.
@@ -61,6 +62,7 @@ class Settings:
     device: str = "auto"
     threads: int | None = None
     processes: int = 1
+    truth: Path | None = None
     memory: float | None = None
     data_dir: Path | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -177,13 +179,14 @@ class StudyResult:
 @dataclass(frozen=True)
 class Study:
     """A study: its name, a summary for the command line, the function that runs it, and whether it
-    has pieces for several processes.
+    has pieces for several processes, or can take the truth from an earlier run.
     """
 
     name: str
     summary: str
     run: Callable[[Settings], StudyResult]
     in_pieces: bool = False
+    takes_truth: bool = False
 
 
 def runs_folder(plan: Plan) -> str:

@@ -17,7 +17,7 @@ from motifair.graphs.batch import collate, repeat
 from motifair.mechanism.alignment import coalitions
 from motifair.studies.harm import without
 from motifair.studies.values.coalitions import Coalitions
-from motifair.studies.values.study import uninformed_loss
+from motifair.studies.values.training import uninformed_loss
 
 CPU = torch.device("cpu")
 ROUNDS = 4

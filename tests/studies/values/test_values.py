@@ -15,7 +15,8 @@ from motifair.errors import MotifairError
 from motifair.federation.loop import Stopped
 from motifair.studies.processes import ahead
 from motifair.studies.study import Settings
-from motifair.studies.values import study
+from motifair.studies.values import against, study
+from motifair.studies.values.against import against_truth
 from motifair.studies.values.measures import OTHER_TEST, RELIABILITY, rank_correlation, shares
 from motifair.studies.values.tables import inverted_pay
 from motifair.studies.values.truth import TRUTHS, banzhaf, leave_one_out, shapley
@@ -139,3 +140,117 @@ def test_a_small_study_has_every_valuation_and_continues(small: Settings) -> Non
         study.run(stopped)
     files = result.write(small.out / "values")
     assert {f.name for f in files} >= {"summary.csv", "nearness.png", "pay.png", "utilities.csv"}
+
+
+def sorted_rows(table: pd.DataFrame) -> pd.DataFrame:
+    keys = ["dataset", "scenario", "split", "valuation", "agent", "coalition"]
+    return table.sort_values([k for k in keys if k in table], ignore_index=True)
+
+
+@pytest.mark.slow
+def test_known_truth_is_not_trained_again(
+    small: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = study.run(small)
+    folder = tmp_path / "values"
+    whole.write(folder)
+    again = replace(small, out=tmp_path / "again", truth=folder)
+    with monkeypatch.context() as patched:
+        patched.delattr(study, "train_truth")
+        patched.delattr(study, "observe")
+        result = study.run(again)
+    assert "not trained again" in result.notes[-1]
+    for name in ("splits", "agents", "utilities"):
+        first, second = (sorted_rows(r.raw[name]) for r in (whole, result))
+        pd.testing.assert_frame_equal(first, second, rtol=2e-3, check_dtype=False)
+    assert set(result.tables["summary"]["valuation"]) == set(whole.tables["summary"]["valuation"])
+    # A method that is given measures the same.
+    with monkeypatch.context() as patched:
+        patched.setattr(study, "ROUNDS", 10)
+        patched.setattr(against, "ROUNDS", 10)
+        given = against_truth(["motifair"], folder, scenarios=["inverted"], splits=2, threads=1)
+    paid = result.raw["agents"].query("valuation == 'pay of motifair' and scenario == 'inverted'")
+    again_paid = given.query("valuation == 'pay of motifair'")[paid.columns]
+    pd.testing.assert_frame_equal(sorted_rows(again_paid), sorted_rows(paid))
+    assert set(given["valuation"]) == set(whole.tables["summary"]["valuation"])
+    # What was paid is stored: a second call trains nothing, and would stop.
+    stopped = replace(again, stop=lambda: True)
+    pd.testing.assert_frame_equal(study.run(stopped).raw["splits"], result.raw["splits"])
+    wrong = folder / "utilities.csv"
+    table = pd.read_csv(wrong)
+    table["utility"] *= np.where(table["coalition"] == 0, 1.01, 1)
+    table.to_csv(wrong, index=False)
+    for settings in (again, replace(again, out=tmp_path / "new")):
+        with pytest.raises(MotifairError, match=r"split 0 in .* is of other graphs"):
+            study.run(settings)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.fixture
+def truth(tmp_path: Path) -> Path:
+    """Results of a study of three agents on one split of one scenario."""
+    folder = tmp_path / "truth"
+    folder.mkdir()
+    about = {"dataset": "planted", "scenario": "sizes", "split": 0}
+    game_ = {"coalition": range(8), "utility": -0.7, "utility_again": -0.7, "rounds": 10}
+    pd.DataFrame({**about, **game_}).to_csv(folder / "utilities.csv", index=False)
+    valued = pd.DataFrame({**about, "valuation": ["size"]})
+    valued.assign(rank=0.5).to_csv(folder / "splits.csv", index=False)
+    valued.assign(role="", agent=0, share=1.0).to_csv(folder / "agents.csv", index=False)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("damage", "changed", "sentence"),
+    [
+        (
+            "splits.csv",
+            {},
+            "has no splits.csv; name a folder with results of `motifair paper values`",
+        ),
+        ("rounds", {}, "does not say after how many rounds; make it anew"),
+        (
+            "",
+            {"splits": 2},
+            "has no truth of planted, sizes, split 1; name other datasets or scenarios",
+        ),
+        ("", {"splits": 1, "rounds": 9}, "planted, sizes, split 0 in .* is of 10 rounds, not 9"),
+    ],
+)
+def test_truth_of_something_else_is_refused_before_anything_is_trained(
+    small: Settings,
+    truth: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    damage: str,
+    changed: dict[str, int],
+    sentence: str,
+) -> None:
+    monkeypatch.setattr(study, "SCENARIOS", ("sizes",))
+    if damage == "rounds":
+        table = pd.read_csv(truth / "utilities.csv")
+        table.drop(columns=damage).to_csv(truth / "utilities.csv", index=False)
+    elif damage:
+        (truth / damage).unlink()
+    out = small.out / "out"
+    with pytest.raises(MotifairError, match=sentence):
+        study.run(replace(small, out=out, truth=truth, **changed))
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        ({"rounds": 3}, "with rounds as it is there; leave rounds out"),
+        ({"batch_size": 3}, "with batch_size as it is there"),
+        ({"datasets": ["MUTAG"]}, "has no truth of MUTAG; it has planted"),
+        ({"scenarios": ["twins"]}, "has no truth of planted, twins, split 0"),
+        ({"truth": "nowhere"}, "nowhere has no utilities.csv"),
+        ({"methods": ["fedavgg"]}, "Did you mean fedavg"),
+        ({"beta": 3.0}, "is of 10 rounds, not 100"),
+    ],
+)
+def test_methods_are_compared_with_truth_that_is_there(
+    truth: Path, asked: dict[str, object], sentence: str
+) -> None:
+    with pytest.raises(MotifairError, match=sentence):
+        against_truth(**{"methods": ["motifair"], "truth": truth, **asked})

@@ -22,7 +22,7 @@ def measured(
     graphs: Array,
     utility: Array,
     values: Mapping[str, Array],
-    halves: Array,
+    halves: Array | None = None,
 ) -> pd.DataFrame:
     """Return a row for each valuation and agent of a split: its share, and how near all are.
 
@@ -30,15 +30,16 @@ def measured(
     Shapley values, a column of `OTHER_TRUTHS` that with another truth, `l1` is the distance between
     shares, `spread` the coefficient of variation, and `largest_most` whether the agent with most
     graphs has most. The first rows are those of the first training against the second, then those
-    where each has half of the test graphs; `halves` `(2, 2, 2^A)` are both's utilities on each.
+    where each has half of the test graphs; `halves` `(2, 2, 2^A)` are both's utilities on each,
+    and without them neither is there.
     """
     first, second = shapley(utility)
     others = {name: TRUTHS[name](utility) for name in OTHER_TRUTHS}
-    again = {name: rank_correlation(*two) for name, two in others.items()}
-    rows = [
-        _rows(RELIABILITY, first, second, graphs).assign(**again),
-        _other_test(halves, graphs),
-    ]
+    rows = []
+    if halves is not None:
+        again = {name: rank_correlation(*two) for name, two in others.items()}
+        rows.append(_rows(RELIABILITY, first, second, graphs).assign(**again))
+        rows.append(_other_test(halves, graphs))
     for name, value in values.items():
         ranks = {k: rank_correlation(value, two.mean(axis=0)) for k, two in others.items()}
         rows.append(_rows(name, value, (first + second) / 2, graphs).assign(**ranks))

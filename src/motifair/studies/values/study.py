@@ -7,43 +7,41 @@ paid by are computed on the first splits alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import torch
 
 from motifair.config import Config
-from motifair.experiments.plan import Plan, split_data
-from motifair.federation.belief import GraphSummary, summarise
-from motifair.federation.loop import Stopped, run_rounds
-from motifair.federation.members import Members, prepare
-from motifair.federation.simulation import Simulation
+from motifair.experiments.plan import split_data
+from motifair.federation.belief import GraphSummary
+from motifair.federation.loop import Stopped
+from motifair.federation.members import prepare
 from motifair.files import write_atomic
-from motifair.graphs.batch import Shard, make_shard
-from motifair.graphs.graph_set import GraphSet, Ints
-from motifair.graphs.partition import holdout
-from motifair.graphs.split import Split
-from motifair.graphs.task import BINARY
 from motifair.learning.process import training_process
-from motifair.learning.randomness import derive_seed
 from motifair.studies.processes import ahead
 from motifair.studies.study import Settings, Study, StudyResult
-from motifair.studies.values.coalitions import Coalitions
 from motifair.studies.values.figures import SHOWN, by_scenario, nearness, pay_against_truth
+from motifair.studies.values.known import Known
 from motifair.studies.values.measures import OTHER_TEST, OTHER_TRUTHS, RELIABILITY, measured
-from motifair.studies.values.observation import Observation
 from motifair.studies.values.tables import (
     inverted_pay,
     inverted_table,
     ranks,
     roles_table,
     summary,
+)
+from motifair.studies.values.training import (
+    OBSERVED,
+    observe,
+    paid_by,
+    told,
+    train_truth,
+    utility_of_nobody,
 )
 from motifair.studies.values.truth import Array
 from motifair.studies.values.valuations import VALUATIONS, Facts
@@ -62,8 +60,8 @@ SPLITS = {"DD": 2}
 COMPLETE = 3  # splits of a scenario with all valuations and payoffs; others have `ALWAYS`
 TRAINED = {"agents": 6, "learning_rate": 0.002, "batch_size": 100_000}
 ROUNDS = 100
-HELD = 0.2
 KEYS = ["dataset", "valuation", "scenario"]
+AGENT = ["role", "agent", "graphs", "share", "truth"]
 # Payoffs of whole methods, beside valuations of a run of federated averaging.
 EARLIER: Mapping[str, Any] = {
     "rings": "chordless", "max_ring": 4, "chance": True, "vocabulary_fraction": 1.0,
@@ -80,7 +78,6 @@ METHODS: Mapping[str, Mapping[str, Any]] = {
 }
 ALWAYS = ("motifair", "motifair, batches")
 ON_ALL = (RELIABILITY, OTHER_TEST, "size", *(f"pay of {name}" for name in ALWAYS))
-OBSERVED = ("held", "updates", "gradients", "after", "lengths", "rebuilt", "retrained")
 
 
 def run(settings: Settings) -> StudyResult:
@@ -95,15 +92,32 @@ def run(settings: Settings) -> StudyResult:
     splits = {d: min(SPLITS.get(d, MOST_SPLITS), settings.splits or MOST_SPLITS) for d, _ in cells}
     # All scenarios have a split before any has them all.
     pieces = [(*cell, k) for k in range(max(splits.values())) for cell in cells]
-    ahead(settings, compute, [piece for piece in pieces if piece[2] < splits[piece[0]]])
-    made = [scenario_rows(settings, *cell, splits[cell[0]]) for cell in cells]
-    return describe(*(pd.concat(part, ignore_index=True) for part in zip(*made, strict=True)))
+    pieces = [piece for piece in pieces if piece[2] < splits[piece[0]]]
+    known = Known(settings.truth) if settings.truth else None
+    if known:  # missing truth is found before anything is trained
+        for dataset, scenario, k in pieces:
+            known.find(about_split(dataset, scenario, k), min(ROUNDS, settings.rounds))
+    ahead(settings, compute, pieces)
+    rows = [row for cell in cells for row in scenario_rows(settings, known, *cell, splits[cell[0]])]
+    result = describe(*(pd.concat(part, ignore_index=True) for part in zip(*rows, strict=True)))
+    return replace(result, notes=(*NOTES, KNOWN_NOTE)) if known else result
 
 
 def compute(settings: Settings, piece: tuple[str, str, int]) -> None:
     """Train what one split of a scenario needs, for its file."""
     dataset, scenario, number = piece
-    Cell(settings, dataset, scenario, number + 1).split(number)
+    known = Known(settings.truth) if settings.truth else None
+    Cell(settings, known, dataset, scenario, number + 1, _methods(known)).split(number)
+
+
+def _methods(known: Known | None) -> dict[str, Mapping[str, Any]]:
+    """Return the methods that are paid by; with known truth those of all splits alone."""
+    return {name: how for name, how in METHODS.items() if name in ALWAYS or known is None}
+
+
+def about_split(dataset: str, scenario: str, number: int) -> dict[str, Any]:
+    """Return by what a split is known in tables."""
+    return {"dataset": dataset, "scenario": scenario, "split": number}
 
 
 def _classes(settings: Settings, dataset: str) -> int:
@@ -139,7 +153,7 @@ def describe(table: pd.DataFrame, paid: pd.DataFrame, utilities: pd.DataFrame) -
         notes=NOTES,
         raw={
             "splits": each[columns],
-            "agents": table[table["valuation"].isin(SHOWN)].drop(columns=columns[4:]),
+            "agents": table[table["valuation"].isin(SHOWN)][[*columns[:4], *AGENT]],
             "utilities": utilities,
         },
         across={"scenarios": "scenario", "all-scenarios": "scenario", "all-datasets": "scenario"},
@@ -160,26 +174,53 @@ NOTES = (
     "how many splits the members with inverted labels have been paid least after 20 rounds, and "
     "are paid nothing, or fined, in round 40 and in the last.",
 )
+KNOWN_NOTE = (
+    f"Pay of {' and of '.join(ALWAYS)} was measured in this run. The truth, the other valuations "
+    "and the other payoffs were read from an earlier run (`--truth`), and not trained again."
+)
+
+
+class Rows(NamedTuple):
+    """What tables have of a split: a row for each valuation and agent; what agents with inverted
+    labels are paid, beside the others; and the utilities of all coalitions.
+    """
+
+    valuations: pd.DataFrame
+    inverted: pd.DataFrame
+    utilities: pd.DataFrame
 
 
 class Cell:
-    """One scenario of one dataset: its plans, and the files of its splits."""
+    """One scenario of one dataset: its plans, and the files of its splits.
 
-    def __init__(self, settings: Settings, dataset: str, scenario: str, splits: int) -> None:
+    Where the truth is known nothing but methods is trained.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        known: Known | None,
+        dataset: str,
+        scenario: str,
+        splits: int,
+        methods: Mapping[str, Mapping[str, Any]],
+    ) -> None:
         options = {"eval_every": ROUNDS, "rounds": min(ROUNDS, settings.rounds), **TRAINED}
         plan = partial(
             replace(settings, splits=splits).plan,
             dataset, seed=CONFIRMATION, splits=splits, scenario=scenario, **options,
         )  # fmt: skip
-        self.settings, self.base = settings, plan(method="fedavg")
-        self.methods = {name: plan(**how).config for name, how in METHODS.items()}
-        name = f"values-{dataset}-{scenario}-{self.base.config.rounds}"
+        self.settings, self.known, self.base = settings, known, plan(method="fedavg")
+        self.about = partial(about_split, dataset, scenario)
+        self.methods = {name: plan(**how).config for name, how in methods.items()}
+        name = f"{'paid' if known else 'values'}-{dataset}-{scenario}-{self.base.config.rounds}"
         self.folder = settings.out / "runs" / name
 
     def split(self, number: int) -> tuple[tuple[str, ...], dict[str, Array]]:
         """Return roles and everything that is trained on one split, stored in its file."""
-        complete = number < COMPLETE
-        methods = {n: c for n, c in self.methods.items() if complete or n in ALWAYS}
+        complete = number < COMPLETE and self.known is None
+        whole = complete or self.known is not None
+        methods = {n: c for n, c in self.methods.items() if whole or n in ALWAYS}
         path = self.folder / f"split-{number:03d}.npz"
         split, seed = split_data(self.base, number), self.base.config.seed + number
         digest = _digest([self.base.config, *methods.values()])
@@ -192,15 +233,44 @@ class Cell:
             raise Stopped
         members = prepare(self.base.config, split, seed=seed)
         with training_process():
-            arrays = _trained(self.base, split, members, seed, complete=complete)
+            arrays = told(split, members)
+            if self.known is None:
+                arrays |= train_truth(self.base, split, members, seed)
+            else:
+                arrays["nobody"] = utility_of_nobody(split, members, seed)
+                self._known_utility(number, arrays)  # refused before anything is trained
+            if complete:
+                arrays |= observe(self.base, split, members, seed)
             for name, config in methods.items():
-                paid = _paid(config, split, seed, self.base.device)
+                paid = paid_by(config, split, seed, self.base.device)
                 arrays[_pay(name)] = paid.sum(axis=0)
-                if name == "motifair":
-                    arrays["paid"] = paid
+                arrays.setdefault("paid", paid)  # of the first method in each round
         self.folder.mkdir(parents=True, exist_ok=True)
         write_atomic(path, lambda temporary: _save(temporary, {**arrays, "digest": digest}))
         return split.roles, arrays
+
+    def rows(self, number: int) -> Rows:
+        """Return the rows of a split."""
+        roles, arrays = self.split(number)
+        about, graphs = self.about(number), arrays["graphs"]
+        values = {name: arrays[name] for name in map(_pay, self.methods) if name in arrays}
+        if self.known is None:
+            facts, utility = _facts(arrays, number), arrays["utility"]
+            chosen = VALUATIONS if number < COMPLETE else {"size": VALUATIONS["size"]}
+            values = {name: value(facts) for name, value in chosen.items()} | values
+            rows = measured(about, roles, graphs, utility, values, arrays["halves"])
+        else:
+            utility = self._known_utility(number, arrays)
+            now = measured(about, roles, graphs, utility, values)
+            rows = pd.concat([self.known.others(about, values), now], ignore_index=True)
+        inverted = pd.DataFrame({**about, **inverted_pay(roles, arrays["paid"])}, index=[0])
+        game = _columns(utility) | {"rounds": self.base.config.rounds}
+        return Rows(rows, inverted, pd.DataFrame({**about, **game}))
+
+    def _known_utility(self, number: int, arrays: Mapping[str, Array]) -> Array:
+        assert self.known
+        about, agents = self.about(number), len(arrays["graphs"])
+        return self.known.utility(about, self.base.config.rounds, agents, float(arrays["nobody"]))
 
 
 def _digest(configs: Sequence[Config]) -> Array:
@@ -209,26 +279,11 @@ def _digest(configs: Sequence[Config]) -> Array:
 
 
 def scenario_rows(
-    settings: Settings, dataset: str, scenario: str, splits: int
-) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Return a row for each split, agent and valuation; what each agent with inverted labels is
-    paid, beside the others; and the utilities of all coalitions.
-    """
-    cell = Cell(settings, dataset, scenario, splits)
-    rows, paid, games = [], [], []
-    for k in range(splits):
-        roles, arrays = cell.split(k)
-        facts = _facts(arrays, k)
-        known = VALUATIONS if k < COMPLETE else {"size": VALUATIONS["size"]}
-        values = {name: value(facts) for name, value in known.items()}
-        values |= {name: arrays[name] for name in map(_pay, METHODS) if name in arrays}
-        about = {"dataset": dataset, "scenario": scenario, "split": k}
-        utility = arrays["utility"]
-        rows.append(measured(about, roles, arrays["graphs"], utility, values, arrays["halves"]))
-        paid.append(pd.DataFrame({**about, **inverted_pay(roles, arrays["paid"])}, index=[0]))
-        games.append(pd.DataFrame({**about, **_columns(arrays["utility"])}))
-    made = [pd.concat(part, ignore_index=True) for part in (rows, paid, games)]
-    return made[0], made[1], made[2]
+    settings: Settings, known: Known | None, dataset: str, scenario: str, splits: int
+) -> list[Rows]:
+    """Return the rows of all splits of a scenario."""
+    cell = Cell(settings, known, dataset, scenario, splits, _methods(known))
+    return [cell.rows(k) for k in range(splits)]
 
 
 def _columns(utility: Array) -> dict[str, Array]:
@@ -248,91 +303,12 @@ def _pay(method: str) -> str:
     return f"pay of {method}"
 
 
-def _paid(config: Config, split: Split, seed: int, device: torch.device) -> Array:
-    """Return what a method pays each agent in each round, `(T, A)`."""
-    with closing(Simulation(config, prepare(config, split, seed=seed), device=device)) as run:
-        histories = run.histories()
-        run_rounds(run, run.start(), histories, eval_every=config.rounds)
-    paid: Array = histories[0].columns["payoff"]
-    return paid
-
-
 def _save(path: Path, arrays: Mapping[str, Array]) -> None:
     with path.open("wb") as file:
         np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
 
 
-def _trained(
-    plan: Plan, split: Split, members: Members, seed: int, *, complete: bool
-) -> dict[str, Array]:
-    """Train all coalitions twice for the truth and, if `complete`, once more on what agents do not
-    hold back, with a run that valuations look at.
-    """
-    graphs, model, device = split.graphs, members.model, plan.device
-    features, encoded = members.features, model.task.encode(graphs)
-
-    def shard(chosen: Ints) -> Shard:
-        return make_shard(encoded.select(chosen), features, None, summed=model.summed_inputs)
-
-    def retrained(train: list[Shard], purpose: str) -> Coalitions:
-        stack = Coalitions(
-            plan.config, model, split.names, train, seed=derive_seed(seed, purpose), device=device
-        )
-        stack.run(plan.config.rounds)
-        return stack
-
-    unseen = np.concatenate([split.partition.global_test, *split.partition.test])
-    test = shard(unseen)
-    halves = [shard(h) for h in np.array_split(np.random.default_rng(seed).permutation(unseen), 2)]
-    trainings = [retrained(list(members.train), p) for p in ("truth", "again")]
-    divided = np.stack([np.stack([-t.losses(h).cpu().numpy() for h in halves]) for t in trainings])
-    divided[:, :, 0] = [-uninformed_loss(model.task.kind, test.graphs, h.graphs) for h in halves]
-    size = np.array([len(h) for h in halves])
-    utility = np.einsum("thc,h->tc", divided, size / size.sum())
-    said = [summarise(graphs.select(own)) for own in members.numbers]
-    made = {
-        "utility": utility,
-        "halves": divided,
-        "graphs": np.array([len(own) for own in members.numbers], dtype=float),
-        "fingerprints": np.concatenate([s.fingerprints for s in said]),
-        "wiring": np.stack([s.wiring for s in said]),
-    }
-    if not complete:
-        return made
-    kept, held = zip(*_hold_back(split, members, seed), strict=True)
-    train, judged = [shard(k) for k in kept], [shard(h) for h in held]
-    again = retrained(train, "observed")
-    losses = np.stack([again.losses(h).cpu().numpy() for h in judged], axis=1)
-    losses[0] = [uninformed_loss(model.task.kind, test.graphs, h.graphs) for h in judged]
-    seen = Observation(
-        plan.config, model, split.names, train, judged, seed=derive_seed(seed, "observed"),
-        device=device,
-    )  # fmt: skip
-    made |= {"retrained": losses, "held": np.array([len(h) for h in held], dtype=float)}
-    return made | {name: getattr(seen, name) for name in OBSERVED if name not in made}
-
-
-def uninformed_loss(kind: str, known: GraphSet, judged: GraphSet) -> float:
-    """Return the loss on some graphs of who knows but the frequencies, or means, of targets."""
-    if known.values is None or judged.values is None:
-        frequency = np.bincount(known.target, minlength=known.classes) / len(known)
-        return float(-np.log(frequency[judged.target]).mean())
-    y, mean = judged.values, np.nanmean(known.values, axis=0)
-    if kind == BINARY:
-        probability = np.abs(1 - y - mean)  # of the answer: the mean, or 1 less it; NaN stays
-        return float(np.nanmean(-np.log(probability.clip(min=1e-6))))
-    return float(np.nanmean((y - mean) ** 2))
-
-
-def _hold_back(split: Split, members: Members, seed: int) -> Iterator[tuple[Ints, Ints]]:
-    """Yield which graphs each agent keeps for training and holds back; copies stay together."""
-    for name, own in zip(split.names, members.numbers, strict=True):
-        rng = np.random.default_rng(derive_seed(seed, f"held/{name}"))
-        distinct, number = np.unique(own, return_inverse=True)
-        kept, held = holdout(split.graphs.target[distinct], HELD, rng)
-        yield own[np.isin(number, kept)], distinct[held]
-
-
 STUDY = Study(
-    "values", "valuations and payoffs against Shapley values by retraining", run, in_pieces=True
-)
+    "values", "valuations and payoffs against Shapley values by retraining", run, in_pieces=True,
+    takes_truth=True,
+)  # fmt: skip
