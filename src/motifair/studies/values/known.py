@@ -21,14 +21,17 @@ EXACT = 1e-5  # of utilities of nobody, which are computed: files have six digit
 
 
 class Known:
-    """Utilities of coalitions, and how near valuations are to the truth, split by split."""
+    """Utilities of coalitions, and how near valuations are to the truth, split by split.
 
-    def __init__(self, folder: Path) -> None:
+    Those that are `stale` are left out: valuations that the present code does not give.
+    """
+
+    def __init__(self, folder: Path, stale: Collection[str] = ()) -> None:
         self.folder = folder
         self.utilities = self._read("utilities").set_index(SPLIT).sort_index()
         ranks, agents = self._read("splits"), self._read("agents")
-        rows = ranks.merge(agents, on=[*SPLIT, "valuation"], how="left")
-        self.valuations = rows.fillna({"role": ""})
+        rows = ranks.merge(agents, on=[*SPLIT, "valuation"], how="left").fillna({"role": ""})
+        self.valuations = rows[~rows["valuation"].isin(stale)]
 
     def scenarios(self, dataset: str) -> list[str]:
         """Return the scenarios of a dataset, in order."""

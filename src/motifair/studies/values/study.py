@@ -76,7 +76,8 @@ METHODS: Mapping[str, Mapping[str, Any]] = {
     "motifair 0.1": {"method": "motifair", "profile": "paper", **EARLIER},
     "paper": {"method": "motifair", "profile": "paper"},
 }
-ALWAYS = ("motifair", "motifair, batches")
+DEFAULT = "motifair"
+ALWAYS = (DEFAULT, "motifair, batches")
 ON_ALL = (RELIABILITY, OTHER_TEST, "size", *(f"pay of {name}" for name in ALWAYS))
 
 
@@ -93,7 +94,7 @@ def run(settings: Settings) -> StudyResult:
     # All scenarios have a split before any has them all.
     pieces = [(*cell, k) for k in range(max(splits.values())) for cell in cells]
     pieces = [piece for piece in pieces if piece[2] < splits[piece[0]]]
-    known = Known(settings.truth) if settings.truth else None
+    known = _known(settings)
     if known:  # missing truth is found before anything is trained
         for dataset, scenario, k in pieces:
             known.find(about_split(dataset, scenario, k), min(ROUNDS, settings.rounds))
@@ -106,13 +107,18 @@ def run(settings: Settings) -> StudyResult:
 def compute(settings: Settings, piece: tuple[str, str, int]) -> None:
     """Train what one split of a scenario needs, for its file."""
     dataset, scenario, number = piece
-    known = Known(settings.truth) if settings.truth else None
+    known = _known(settings)
     Cell(settings, known, dataset, scenario, number + 1, _methods(known)).split(number)
 
 
-def _methods(known: Known | None) -> dict[str, Mapping[str, Any]]:
-    """Return the methods that are paid by; with known truth those of all splits alone."""
-    return {name: how for name, how in METHODS.items() if name in ALWAYS or known is None}
+def _known(settings: Settings) -> Known | None:
+    """Return the truth of an earlier run, without what it paid, if there is one."""
+    return Known(settings.truth, stale=tuple(map(_pay, ALWAYS))) if settings.truth else None
+
+
+def _methods(known: Known | None) -> Mapping[str, Mapping[str, Any]]:
+    """Return the methods that are paid by: with known truth the default alone."""
+    return {DEFAULT: METHODS[DEFAULT]} if known else METHODS
 
 
 def about_split(dataset: str, scenario: str, number: int) -> dict[str, Any]:
@@ -175,8 +181,8 @@ NOTES = (
     "are paid nothing, or fined, in round 40 and in the last.",
 )
 KNOWN_NOTE = (
-    f"Pay of {' and of '.join(ALWAYS)} was measured in this run. The truth, the other valuations "
-    "and the other payoffs were read from an earlier run (`--truth`), and not trained again."
+    f"Pay of {DEFAULT} was measured in this run. The truth, the other valuations and the other "
+    "payoffs were read from an earlier run (`--truth`), and not trained again."
 )
 
 
