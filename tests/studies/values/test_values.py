@@ -15,7 +15,7 @@ from motifair.errors import MotifairError
 from motifair.federation.loop import Stopped
 from motifair.studies.processes import ahead
 from motifair.studies.study import Settings
-from motifair.studies.values import against, study
+from motifair.studies.values import against, cell, study
 from motifair.studies.values.against import against_truth
 from motifair.studies.values.measures import OTHER_TEST, RELIABILITY, rank_correlation, shares
 from motifair.studies.values.tables import inverted_pay
@@ -66,8 +66,10 @@ def test_shares_keep_signs_and_ranks(order: tuple[int, ...]) -> None:
 @pytest.fixture
 def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setattr(study, "SCENARIOS", ("sizes", "inverted"))
-    monkeypatch.setattr(study, "COMPLETE", 1)
-    monkeypatch.setattr(study, "TRAINED", {"agents": 3, "hidden": 8, "batch_size": 10_000})
+    for module in (study, cell):
+        monkeypatch.setattr(module, "COMPLETE", 1)
+        trained = {"agents": 3, "hidden": 8, "batch_size": 10_000}
+        monkeypatch.setattr(module, "TRAINED", trained)
     return Settings(tmp_path, splits=2, rounds=10, datasets=("planted",), device="cpu", threads=1)
 
 
@@ -156,8 +158,8 @@ def test_known_truth_is_not_trained_again(
     whole.write(folder)
     again = replace(small, out=tmp_path / "again", truth=folder)
     with monkeypatch.context() as patched:
-        patched.delattr(study, "train_truth")
-        patched.delattr(study, "observe")
+        patched.delattr(cell, "train_truth")
+        patched.delattr(cell, "observe")
         result = study.run(again)
     assert "not trained again" in result.notes[-1]
     for name in ("splits", "agents", "utilities"):
@@ -168,7 +170,7 @@ def test_known_truth_is_not_trained_again(
         pd.testing.assert_frame_equal(first, second, rtol=2e-3, check_dtype=False)
     # A method that is given measures the same.
     with monkeypatch.context() as patched:
-        patched.setattr(study, "ROUNDS", 10)
+        patched.setattr(cell, "ROUNDS", 10)
         patched.setattr(against, "ROUNDS", 10)
         given = against_truth(["motifair"], folder, scenarios=["inverted"], splits=2, threads=1)
     paid = result.raw["agents"].query("valuation == 'pay of motifair' and scenario == 'inverted'")

@@ -15,8 +15,8 @@ from motifair.config import OPTIONS
 from motifair.errors import MotifairError
 from motifair.methods import MECHANISM_OPTIONS, Method, find_method, method_settings
 from motifair.studies.study import Settings
+from motifair.studies.values.cell import ROUNDS, Cell, about_split
 from motifair.studies.values.known import Known
-from motifair.studies.values.study import ROUNDS, Cell, about_split
 
 
 def against_truth(
