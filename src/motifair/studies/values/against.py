@@ -15,7 +15,7 @@ from motifair.config import OPTIONS
 from motifair.errors import MotifairError
 from motifair.methods import MECHANISM_OPTIONS, Method, find_method, method_settings
 from motifair.studies.study import Settings
-from motifair.studies.values.cell import ROUNDS, Cell, about_split
+from motifair.studies.values.cell import ALWAYS, ROUNDS, Cell, about_split, pay_of
 from motifair.studies.values.known import Known
 
 
@@ -47,7 +47,8 @@ def against_truth(
         A row for each split, valuation and agent: its `share` and the `truth`, and `rank`, the rank
         correlation of both in the split. Beside the methods (`pay of NAME`) are the valuations of
         the folder, `(reliability)` first: how well two measurements of the truth agree. Of most of
-        these it has no shares of agents.
+        these it has no shares of agents. What motifair paid there is left out, since it may pay
+        otherwise now: name it among the methods.
     """
     fixed = [name for name in options if name in OPTIONS and name not in MECHANISM_OPTIONS]
     if fixed:
@@ -57,7 +58,7 @@ def against_truth(
     chosen = {s["method"]: {**options, **s} for s in map(method_settings, methods)}
     for name in chosen:
         find_method(name)
-    known = Known(Path(truth))
+    known = Known(Path(truth), stale=tuple(map(pay_of, ALWAYS)))
     cells = [(d, s) for d in datasets for s in scenarios or known.scenarios(d)]
     pieces = [(*cell, k) for cell in cells for k in range(splits)]
     for piece in pieces:

@@ -80,7 +80,11 @@ def run(settings: Settings) -> StudyResult:
     ahead(settings, compute, pieces)
     rows = [row for cell in cells for row in scenario_rows(settings, known, *cell, splits[cell[0]])]
     result = describe(*(pd.concat(part, ignore_index=True) for part in zip(*rows, strict=True)))
-    return replace(result, notes=(*NOTES, KNOWN_NOTE)) if known else result
+    if known is None:
+        return result
+    # The utilities stay where they were read.
+    raw = {name: table for name, table in result.raw.items() if name != "utilities"}
+    return replace(result, notes=(*NOTES, KNOWN_NOTE), raw=raw)
 
 
 def compute(settings: Settings, piece: tuple[str, str, int]) -> None:
