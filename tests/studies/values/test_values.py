@@ -247,10 +247,11 @@ def test_truth_of_something_else_is_refused_before_anything_is_trained(
     [
         ({"rounds": 3}, "with rounds as it is there; leave rounds out"),
         ({"batch_size": 3}, "with batch_size as it is there"),
-        ({"datasets": ["MUTAG"]}, "has no truth of MUTAG; it has planted"),
+        ({"datasets": "planted, MUTAG"}, "has no truth of MUTAG; it has planted"),
+        ({"methods": []}, "Name at least one method"),
         ({"scenarios": ["twins"]}, "has no truth of planted, twins, split 0"),
         ({"truth": "nowhere"}, "nowhere has no utilities.csv"),
-        ({"methods": ["fedavgg"]}, "Did you mean fedavg"),
+        ({"methods": "motifair,fedavgg"}, "Did you mean fedavg"),
         ({"beta": 3.0}, "is of 10 rounds, not 100"),
     ],
 )

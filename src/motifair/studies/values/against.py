@@ -20,11 +20,11 @@ from motifair.studies.values.known import Known
 
 
 def against_truth(
-    methods: Sequence[str | Method | type[Method]],
+    methods: str | Sequence[str | Method | type[Method]],
     truth: str | Path,
     *,
-    datasets: Sequence[str] = ("planted",),
-    scenarios: Sequence[str] = (),
+    datasets: str | Sequence[str] = "planted",
+    scenarios: str | Sequence[str] = (),
     splits: int = 1,
     data_dir: str | Path | None = None,
     device: str = "auto",
@@ -35,10 +35,11 @@ def against_truth(
     """Compare what methods pay with what members are worth, which was measured by retraining.
 
     Arguments:
-        methods: names, subclasses of `Method` or their instances.
+        methods: names joined by commas, or a list of names, subclasses of `Method` or their
+            instances.
         truth: folder with results of `motifair paper values`, such as `docs/results/values`.
-        datasets: which of those in the folder; default the embedded dataset.
-        scenarios: which of those in the folder; default all.
+        datasets, scenarios: which of those in the folder, joined by commas or as a list; default
+            the embedded dataset, in all scenarios.
         splits: how many splits of each dataset and scenario.
         data_dir, device, threads, progress: as for `run`.
         **options: of the methods, as for `compare`. Others say what the truth is of, and are fixed.
@@ -55,11 +56,13 @@ def against_truth(
         raise MotifairError(
             f"The truth was measured with {fixed[0]} as it is there; leave {fixed[0]} out."
         )
-    chosen = {s["method"]: {**options, **s} for s in map(method_settings, methods)}
+    chosen = {s["method"]: {**options, **s} for s in map(method_settings, _listed(methods))}
+    if not chosen:
+        raise MotifairError("Name at least one method.")
     for name in chosen:
         find_method(name)
     known = Known(Path(truth), stale=tuple(map(pay_of, ALWAYS)))
-    cells = [(d, s) for d in datasets for s in scenarios or known.scenarios(d)]
+    cells = [(d, s) for d in _listed(datasets) for s in _listed(scenarios) or known.scenarios(d)]
     pieces = [(*cell, k) for cell in cells for k in range(splits)]
     for piece in pieces:
         known.find(about_split(*piece), ROUNDS)
@@ -74,3 +77,7 @@ def against_truth(
             "paid", console=console, disable=not shown, transient=True,
         )  # fmt: skip
         return pd.concat([cell.rows(k).valuations for cell, k in tasks], ignore_index=True)
+
+
+def _listed(names: str | Sequence[Any]) -> Sequence[Any]:
+    return [w.strip() for w in names.split(",")] if isinstance(names, str) else names
