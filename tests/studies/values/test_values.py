@@ -249,6 +249,7 @@ def test_truth_of_something_else_is_refused_before_anything_is_trained(
         ({"batch_size": 3}, "with batch_size as it is there"),
         ({"datasets": "planted, MUTAG"}, "has no truth of MUTAG; it has planted"),
         ({"methods": []}, "Name at least one method"),
+        ({"splits": 0}, "at least one of the splits"),
         ({"scenarios": ["twins"]}, "has no truth of planted, twins, split 0"),
         ({"truth": "nowhere"}, "nowhere has no utilities.csv"),
         ({"methods": "motifair,fedavgg"}, "Did you mean fedavg"),

@@ -57,8 +57,8 @@ def against_truth(
             f"The truth was measured with {fixed[0]} as it is there; leave {fixed[0]} out."
         )
     chosen = {s["method"]: {**options, **s} for s in map(method_settings, _listed(methods))}
-    if not chosen:
-        raise MotifairError("Name at least one method.")
+    if not chosen or splits < 1:
+        raise MotifairError("Name at least one method, and at least one of the splits.")
     for name in chosen:
         find_method(name)
     known = Known(Path(truth), stale=tuple(map(pay_of, ALWAYS)))
