@@ -26,6 +26,8 @@ from motifair.graphs.schema import Schema
 from motifair.statements.audits import AuditTerms
 from motifair.studies.attacks import ATTACKS
 
+LONG: dict[str, Any] = {"rounds": 200, "trial_rounds": 100}
+
 
 def off(terms: FederationTerms) -> set[str]:
     return {d.setting.split(" = ")[0] for d in defences(terms) if not d.on}
@@ -43,15 +45,20 @@ def off(terms: FederationTerms) -> set[str]:
 def test_a_defence_is_on_or_off_as_the_terms_say(
     options: dict[str, Any], missing: set[str]
 ) -> None:
-    terms = terms_of(trial_rounds=100, **options)
+    terms = terms_of(**LONG, **options)
     assert off(terms) == missing
     named = {text.split(" = ")[0] for text in differences(terms, "default")}
     assert named == set(options)
 
 
-def test_peers_judge_unless_the_terms_say_otherwise() -> None:
-    assert "alignment_against" not in off(terms_of())
-    assert "alignment_against" in off(terms_of(trial_rounds=0))
+@pytest.mark.parametrize(
+    ("rounds", "alone", "on"), [(200, 10, True), (200, 9, False), (9, 100, False), (200, 0, False)]
+)
+def test_peers_judge_models_that_were_trained_for_long_enough(
+    rounds: int, alone: int, on: bool
+) -> None:
+    found = off(terms_of(rounds=rounds, trial_rounds=alone))
+    assert ("alignment_against" not in found) == on
 
 
 def test_the_packaged_table_is_of_attacks_that_there_are() -> None:
@@ -75,9 +82,9 @@ HELD = {"reserve": "the operator"}
 
 
 def test_an_audit_is_a_defence_if_its_fine_is_more_than_claims_bring() -> None:
-    assert off(terms_of(money=HELD)) == {"aggregator", "audit"}
-    assert off(terms_of(money=HELD, audit={})) == {"aggregator"}
-    assert off(terms_of(money=HELD, audit={"fine": 3})) == {
+    assert off(terms_of(**LONG, money=HELD)) == {"aggregator", "audit"}
+    assert off(terms_of(**LONG, money=HELD, audit={})) == {"aggregator"}
+    assert off(terms_of(**LONG, money=HELD, audit={"fine": 3})) == {
         "aggregator",
         "audit: share 0.25 x fine 3",
     }

@@ -30,6 +30,7 @@ DECISIVE = (
     "aggregator", "valuation", "aggregate_length", "payoff", "initial_value", "trial_rounds",
 )  # fmt: skip
 GAINS = "gains"
+LEARNT = 10  # rounds alone: of models with fewer judges can say nothing (docs/manipulation.md)
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,9 @@ def defences(terms: FederationTerms) -> list[Defence]:
         ),
         Defence(
             "models trained alone judged by peers before the first round",
-            method.trial_rounds > 0,
-            f'alignment_against = "{c.alignment_against}", trial_rounds = {c.trial_rounds}',
+            method.trial_rounds >= LEARNT,
+            f'alignment_against = "{c.alignment_against}", trial_rounds = {c.trial_rounds}: for '
+            f"{method.trial_rounds} rounds; at least {LEARNT} are needed",
         ),
         Defence(
             "penalties for harm",

@@ -113,16 +113,20 @@ class Consortium:
         """The operator's folder, read again."""
         return OperatorFolder(self.folder)
 
-    def prepare(self, agents: int, rounds: int, *, private: bool = False, **settings: str) -> None:
+    def prepare(
+        self, agents: int, rounds: int, *, private: bool = False, trial: int = 1, **settings: str
+    ) -> None:
         """Write graphs and terms, and make the kits; `settings` replace lines of the terms.
 
-        Members train alone for one round before judgement: up to a hundred would be most of it.
+        Members train alone for `trial` rounds before judgement: a hundred would be most of it.
         """
         prepare(self.operator, agents, rounds)
         for name, value in settings.items():
             self.set(name, value)
         path = self.folder / "federation.toml"
-        more = 'alignment_against = "all"\nsize = "claimed"' if private else "trial_rounds = 1"
+        more = (
+            'alignment_against = "all"\nsize = "claimed"' if private else f"trial_rounds = {trial}"
+        )
         text = path.read_text().replace("\nrounds = ", f"\n{more}\nrounds = ")
         if private:  # there are no fingerprints that could be audited
             text = text[: text.index("[audit]")] + text[text.index("[training]") :]
