@@ -20,14 +20,16 @@ at=tests/consortium
   --durations=15 "$at/transports/test_federation.py" "$at"/deployment/test_{refused,stop,faults}.py \
   $(grep -rl --include='*.py' 'mark\.federation' tests) >"$scratch/federations" 2>&1 &
 federation=$!
-# The other tests' own modules; what cannot be collected is said by the tests themselves.
-"$bin/python" -m pytest --collect-only tests >/dev/null 2>&1 || true
+# The other tests' own modules are compiled by listing the files with slow tests, which are all that
+# the processes of these have to import; what cannot be collected is said by the tests themselves.
+slow="not quick and not federation"
+"$bin/python" -m pytest --collect-only -q -m "$slow" tests >"$scratch/slow" 2>/dev/null || true
 status=0
 "$bin/python" -m slipcover --json --out "$scratch/quick.json" -m pytest -n "$jobs" \
   --dist worksteal -m quick -rs --durations=15 || status=$?
 # One process more than cores: slow tests wait for browsers, databases and processes of their own.
-"$bin/python" -m pytest -n "$((jobs + 1))" --dist worksteal -m "not quick and not federation" -rs \
-  --durations=15 tests || status=$?
+"$bin/python" -m pytest -n "$((jobs + 1))" --dist worksteal -m "$slow" -rs --durations=15 \
+  $(sed -n 's/^\(tests.*\.py\): [0-9]*$/\1/p' "$scratch/slow") || status=$?
 "$bin/python" -m slipcover --merge "$scratch/quick.json" --out "$scratch/coverage.json" \
   --fail-under 90 || status=$?
 echo "Real federations:"

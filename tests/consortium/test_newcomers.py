@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -24,6 +25,7 @@ from motifair.consortium.run_state import RunCheckpoint, make_checkpoint
 from motifair.consortium.terms import FederationTerms
 from motifair.consortium.wire import AGREE, JOIN, JUDGE, Download
 from motifair.errors import MotifairError
+from motifair.federation.agents import AgentsState
 from motifair.federation.trial import judged_agents
 from motifair.graphs.graph_set import GraphSet
 from motifair.graphs.planted import planted
@@ -65,6 +67,17 @@ def data_of(holder: str, terms: FederationTerms, kind: str) -> MemberData:
     return prepare_member_data(*given)
 
 
+def agent_of(holder: str, terms: FederationTerms, kind: str) -> MemberAgent:
+    data, sign = data_of(holder, terms, kind), signer(key_of(holder))
+    return MemberAgent(holder, terms, data, Path("nowhere"), sign=sign, seed=SEEDS[holder])
+
+
+@cache
+def trained(holder: str, terms: FederationTerms, kind: str) -> AgentsState | None:
+    """A model trained alone, which does not depend on who else is there and takes a second."""
+    return agent_of(holder, terms, kind)._own()
+
+
 @dataclass
 class Open(World):
     """A federation whose members may have other graphs than usual."""
@@ -72,9 +85,11 @@ class Open(World):
     kind: Mapping[str, str] = field(default_factory=dict)
 
     def site(self, name: str) -> MemberAgent:
-        data = data_of(name, self.terms, self.kind.get(name, ""))
-        folder, sign = self.folder / "sites" / name, signer(key_of(name))
-        return MemberAgent(name, self.terms, data, folder, sign=sign, seed=SEEDS[name])
+        kind = self.kind.get(name, "")
+        agent = agent_of(name, self.terms, kind)
+        agent.folder = self.folder / "sites" / name
+        agent._own = lambda: deepcopy(trained(name, self.terms.with_members(NAMES), kind))  # type: ignore[method-assign]
+        return agent
 
     def then(self, members: tuple[str, ...], **options: Any) -> Open:
         """The same run with other members or terms from here on."""
