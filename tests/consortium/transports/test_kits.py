@@ -13,10 +13,11 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import padding
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from nvflare.fuel.utils.config_service import ConfigService
 from nvflare.lighter.utils import Identity, generate_cert, serialize_cert
 
 from motifair.consortium.keys import write_request
-from motifair.consortium.transports.nvflare import kits, processes
+from motifair.consortium.transports.nvflare import kits, operator, processes
 from motifair.errors import MotifairError
 
 ADMIN = "operator@example.org"
@@ -160,3 +161,23 @@ def test_a_kit_of_another_version_is_refused_before_anything_starts(folder, tmp_
     path.write_text(old)
     with pytest.raises(MotifairError, match="made by another version of motifair"):
         processes.start_site(kit, "motifair.errors:nearest", {})
+
+
+def test_a_session_looks_for_settings_of_the_engine_in_its_kit_alone(folder, tmp_path, monkeypatch):
+    """Without a path the engine reads all folders below the present one, a whole home it may be."""
+    found = []
+
+    def connect(*_, **__):
+        found.append(ConfigService.load_configuration("comm_config.json"))
+        raise ConnectionError("not today")
+
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "comm_config.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ConfigService, "_config_path", [])
+    monkeypatch.setattr(operator, "listens", lambda *_: True)
+    monkeypatch.setattr(operator, "new_secure_session", connect)
+    assert ConfigService.load_configuration("comm_config.json") is not None
+    with pytest.raises(MotifairError, match="not today"):
+        operator.status(folder / "kits" / ADMIN)
+    assert found == [None]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from nvflare.fuel.flare_api.api_spec import AuthenticationError
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
+from nvflare.fuel.utils.config_service import ConfigService
 
 from motifair.consortium.transports.nvflare.kits import check_certificate, name_of
 from motifair.consortium.transports.nvflare.processes import address, listens
@@ -65,6 +66,8 @@ def session(admin_kit: Path) -> Iterator[Session]:
     server = f"The server at {host}:{port}"
     if not listens(host, port):  # the engine would go on trying, also when this process should end
         raise MotifairError(f"{server} cannot be reached. Check that it is running.")
+    # Without a path the engine reads all folders below the present one for its settings.
+    ConfigService.initialize({}, [str(admin_kit / "startup")])
     try:
         with contextlib.redirect_stdout(io.StringIO()):  # it prints that it connects
             opened = new_secure_session(name_of(admin_kit), str(admin_kit), timeout=10)
