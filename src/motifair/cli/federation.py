@@ -347,6 +347,7 @@ def _show(
         return
     metric = find_metric(result.get("metric", "accuracy"))
     for row in rows:
+        del row["run"]  # which the title names
         reached = row.pop("accuracy")
         row[metric.words] = None if reached is None else metric.sign * reached
     cells = [[_cell(v) for v in row.values()] for row in rows]
