@@ -114,8 +114,8 @@ class Worth:
         return (
             f"{metric.title} on your {self.graphs} test graphs, which no model was trained on: "
             f"alone {alone}, the federation's model {federated}, both together, as you predict, "
-            f"{together}. Together is better than alone on {self.better} graphs, and worse on "
-            f"{self.worse}: this {told} (p = {self.p:.2g}).{fewer} Only you see this."
+            f"{together}. Of these graphs together is better than alone on {self.better}, and "
+            f"worse on {self.worse}: this {told} (p = {self.p:.2g}).{fewer} Only you see this."
         )
 
 

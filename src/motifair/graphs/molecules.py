@@ -260,7 +260,8 @@ def _with_targets(graphs: GraphSet, values: np.ndarray, names: Sequence[str]) ->
 
 def _unreadable(rows: Sequence[tuple[int, str]]) -> Iterator[str]:
     if rows:
-        some = "; ".join(f"line {line}: {text[:60] or 'empty'}" for line, text in rows[:3])
+        shown = [(line, text[:60] + "..." * (len(text) > 60) or "empty") for line, text in rows[:3]]
+        some = "; ".join(f"line {line}: {text}" for line, text in shown)
         more = f"; and {len(rows) - 3} more" if len(rows) > 3 else ""
         yield f"{len(rows)} SMILES that RDKit cannot read ({some}{more})"
 
