@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import asdict, dataclass, field, fields, replace
 from decimal import Decimal, InvalidOperation
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +107,7 @@ class FederationTerms:
             "privacy": asdict(self.privacy),
         }
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """The digest of all that a member agrees to; it does not depend on who the members are."""
         agreed = self.conditions | {
@@ -118,7 +119,7 @@ class FederationTerms:
         text = json.dumps(agreed, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
-    @property
+    @cached_property
     def fingerprint_key(self) -> int:
         """The key of fingerprints, with which those of other federations cannot be compared.
 

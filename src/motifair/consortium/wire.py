@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -42,7 +42,7 @@ class _Record:
 
     def encode(self) -> bytes:
         """Return the record as bytes, always the same for the same record."""
-        plain = asdict(self)
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
         arrays = {n: plain.pop(n) for n in self.ARRAYS}
         about = {"schema": SCHEMA, "kind": type(self).__name__, **plain}
         text = json.dumps(about, sort_keys=True, separators=(",", ":"), allow_nan=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from alembic.migration import MigrationContext
@@ -51,7 +52,12 @@ def check(connection: Connection, name: str) -> str:
 
 
 def _steps() -> ScriptDirectory:
-    return ScriptDirectory(Path(__file__).parent)
+    return _steps_in(Path(__file__).parent)
+
+
+@cache  # a run opens its ledger in every round
+def _steps_in(folder: Path) -> ScriptDirectory:
+    return ScriptDirectory(folder)
 
 
 def _ahead(steps: ScriptDirectory, current: str | None, name: str) -> list[str]:
