@@ -55,7 +55,7 @@ def _steps() -> ScriptDirectory:
     return _steps_in(Path(__file__).parent)
 
 
-@cache  # a run opens its ledger in every round
+@cache  # who waits for a run opens its ledger again and again
 def _steps_in(folder: Path) -> ScriptDirectory:
     return ScriptDirectory(folder)
 
