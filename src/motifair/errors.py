@@ -35,5 +35,5 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 def _likeness(typed: str, name: str) -> float:
     """Return how like a name is to what was typed, or the most like of its words, from 0 to 1."""
-    parts = (name, *re.split(r"[\W_]+", name))
+    parts = (name, *re.findall(r"[^\W_]+", name))
     return max(difflib.SequenceMatcher(None, part, typed).ratio() for part in parts)

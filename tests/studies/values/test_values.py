@@ -84,7 +84,9 @@ def test_inverted_labels_are_found_out_by_what_was_paid() -> None:
 
 
 @pytest.mark.slow
-def test_processes_compute_the_same_and_stop(small: Settings, tmp_path: Path) -> None:
+def test_pieces_are_computed_in_processes_that_stop_and_refuse(
+    small: Settings, tmp_path: Path
+) -> None:
     """In processes nothing is patched: the study's own settings, but for one round."""
     one = replace(small, out=tmp_path / "one", rounds=1, processes=1)
     two, told = replace(one, out=tmp_path / "two", processes=2), []
